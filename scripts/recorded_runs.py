@@ -126,7 +126,7 @@ class Cluster:
         self.policies = POLICIES if kind == "policies" else {}
         self.kind_of = Policies.model_validate(self.policies)
         self.simulation = Simulation(self._spec(*KINDS[kind][:2]))
-        self.now, self.report = START + timedelta(days=number), self.simulation.step()
+        self.now, self.report = START + timedelta(days=number), self.simulation.run_minute()
         self.brokers = self.simulation.spec.brokers.names
         self.held = [(name, i, 1.0) for i, name in enumerate(self.simulation.spec.workload.bundles.names)]
         self.started = dict.fromkeys(self.brokers, self.now - timedelta(days=9))
@@ -141,7 +141,7 @@ class Cluster:
         names = [f"t/ns-{n}/0x{i * part:08x}_0x{min((i + 1) * part, 0xFFFFFFFF):08x}" for n, i, part in parts]
         drawn, size = np.random.default_rng(self.number), len(names)
         rate, cost = drawn.lognormal(0, 0.8, size), drawn.lognormal(0, 0.2, size)
-        limit, rules = np.full(count, 400.0), ClusterRules(direct=self.extensible, late=0.04, missing=0.03)
+        limit, rules = np.full(count, 400.0), ClusterRules(assigns_at_once=self.extensible, late=0.04, missing=0.03)
         # Brokers use 45 percent of their CPU on average.
         rate *= 0.45 * limit.sum() / (200 * (rules.cost.per_message + rules.cost.per_byte * 1024) * cost * rate).sum()
         values = {"msg_size": 1024.0, "fan_out": 1.0, "noise": 0.1, "daily": 0.2, "peak": 12.0, "trend": 0.0}
@@ -154,8 +154,8 @@ class Cluster:
         return RunSpec(
             brokers=BrokerColumns(brokers, limit, np.full(count, 1e6), limit / 50),
             workload=Workload(BundleColumns(**columns), spikes=tuple(spikes), seed=self.number),
-            owner=drawn.choice(count - 1, size, p=weights / weights.sum()),
-            started=np.arange(count) < count - 1,
+            initial_owner=drawn.choice(count - 1, size, p=weights / weights.sum()),
+            is_started=np.arange(count) < count - 1,
             rules=rules,
             events=(*restart, Event(28, count - 1, EventKind.START)),
             cpu_spikes=tuple(CpuSpike(minute, 5, minute % (count - 1), 150.0) for minute in range(3, 2 * RUNS, 7)),
@@ -164,12 +164,12 @@ class Cluster:
 
     def record(self, root: Path, tick: int) -> Row:
         """Write the next run's folder, and return its case."""
-        was, name = self.report.registered, f"{self.name}-{tick:02}".replace(" ", "-")
+        was, name = self.report.is_registered, f"{self.name}-{tick:02}".replace(" ", "-")
         # One run comes too soon after the last, one much later; brokers sometimes repeat their values.
         self.now += timedelta(seconds={25: 20, 30: 600}.get(tick, 60))
         if tick != 25 and not (self.kind == "plain" and tick % 5 == 4):
-            self.report = self.simulation.step()
-        for i in np.flatnonzero(self.report.registered & ~was):
+            self.report = self.simulation.run_minute()
+        for i in np.flatnonzero(self.report.is_registered & ~was):
             self.started[self.brokers[i]] = self.now - timedelta(minutes=2)
         brokers, bundles, (settings, params) = self._brokers(tick), self._bundles(tick), self._settings(tick)
         left_out = [("report_missing", row["broker"]) for row in brokers if row["error"]]
@@ -194,11 +194,11 @@ class Cluster:
         return {"kind": self.name, "entry": "runs", "cluster": name, "run": str(folder.relative_to(root))}
 
     def _alive(self, broker: int) -> bool:
-        return bool(broker != NOBODY and self.report.registered[broker] and self.report.reported[broker])
+        return bool(broker != NOBODY and self.report.is_registered[broker] and self.report.is_reported[broker])
 
     def _brokers(self, tick: int) -> list[Row]:
         said, rows = self.report.brokers, []
-        for i in np.flatnonzero(self.report.registered).tolist():
+        for i in np.flatnonzero(self.report.is_registered).tolist():
             name, share = self.brokers[i], float(said.cpu[i]) / 400
             row: Row = {"cluster": "", "broker": name, "listings": 1, "error": None if self._alive(i) else "timeout"}
             if self._alive(i):
@@ -209,7 +209,11 @@ class Cluster:
                 row |= {"cpu_usage": 400 * share, "cpu_limit": 400.0, "memory_usage": share, "memory_limit": 1.1}
                 row |= {"direct_memory_usage": 300.0 + 9 * i, "direct_memory_limit": 1024.0, "topics": 30}
                 row |= {"reserved_by": self.kind_of.reserving_policy(name), "started_at": self.started[name]}
-                row |= {"report_age_seconds": 5.0 + float(self.report.age[i]), "bundles": 9, "host_samples": 100.0}
+                row |= {
+                    "report_age_seconds": 5.0 + float(self.report.report_age_s[i]),
+                    "bundles": 9,
+                    "host_samples": 100.0,
+                }
                 row["version"] = "4.0.5" if self.kind == "caps" else f"4.2.{1 if i % 3 or tick < RUNS // 2 else 2}"
                 if self.extensible:
                     through = row["msg_throughput_in"] + row["msg_throughput_out"]
@@ -225,7 +229,7 @@ class Cluster:
                 row: Row = {"cluster": "", "broker": self.brokers[owner], "bundle": name, "owners": 1, "cache_size": 0}
                 row |= {n: share * float(getattr(self.report.rates, n)[bundle]) for n in tables.TRAFFIC}
                 row |= {"topics": topics, "producers": topics, "consumers": 2 * topics}
-                rows.append(row | {"policy": self.kind_of.kind(name.rpartition("/")[0])})
+                rows.append(row | {"policy": self.kind_of.policy_kind(name.rpartition("/")[0])})
         rows.append(rows[0] | {"bundle": "pulsar/system/0x00000000_0xffffffff"})
         if tick % 5 == 3:  # two brokers report one bundle
             other = next(n for i, n in enumerate(self.brokers) if self._alive(i) and n != rows[3]["broker"])

@@ -55,7 +55,7 @@ def stays_table() -> str:
     """Return a row per rule by which a bundle stays, in the order in which they apply."""
     rows = ["| | reason code | meaning | may be overruled |", "| --- | --- | --- | --- |"]
     for number, rule in enumerate(RULES, 1):
-        overruled = f"`{rule.overrule}`" if rule.overrule else "no"
+        overruled = f"`{rule.lifted_by}`" if rule.lifted_by else "no"
         rows.append(f"| {number} | `{rule.reason}` | {rule.reason.meaning} | {overruled} |")
     return "\n".join(rows)
 

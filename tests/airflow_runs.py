@@ -55,7 +55,7 @@ def make_run(
     **settings: Any,
 ) -> StoragePath:
     now = datetime.now(UTC) - age
-    run = storage.new_run(now)
+    run = storage.new_run_folder(now)
     effective = Settings.model_validate({"mode": "auto", "connection": "pulsar_test"} | settings)
     resolved = RunSettings(settings=effective, origins={})
     RunRequest(cluster=cluster, airflow_run_id=airflow_run_id, resolved=resolved, collected_at=now).write(run)

@@ -39,7 +39,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
-from pulsar_rebalancer.strategies.scoring import score, scores_after
+from pulsar_rebalancer.strategies.scoring import score, score_by_broker_after
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 PERCENT = 2 * 1024 * 1024
@@ -88,7 +88,7 @@ class Scene:
     ) -> StoragePath:
         """A run that begins at a time; one of 0 seconds does not end, and `begun` of its moves have ended by then."""
         self.runs += 1
-        folder, cluster = self.storage.new_run(at), self.storage.cluster
+        folder, cluster = self.storage.new_run_folder(at), self.storage.cluster
         resolved = RunSettings(settings=self.settings, origins={})
         run_id = f"scheduled__{at:%Y-%m-%dT%H:%M:%S}+00:00"
         request = RunRequest(cluster=cluster, airflow_run_id=run_id, resolved=resolved, collected_at=at, **more)
@@ -179,7 +179,7 @@ class Scene:
             Plan(result.decisions, moves, sentence=result.sentence),
             state,
             self.splits,
-            **plan_files.score_fields(before, scores_after(before, taken, _traffic(samples, taken)), ()),
+            **plan_files.summary_scores(before, score_by_broker_after(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),
@@ -254,5 +254,5 @@ def seen(made: Scene, *, error: str = "", **facts: Any) -> Overview:
     orders = OrdersInForce.build(*documents, lost=facts.pop("lost", ""))
     known = AirflowContext(**{"next_run_at": NOW + timedelta(seconds=30), "orders": orders} | facts)
     found = overview.current_overview(made.storage, entry, known, NOW)
-    assert overview.status(made.storage, entry, known, NOW) == found.status
+    assert overview.cluster_status(made.storage, entry, known, NOW) == found.status
     return found

@@ -47,7 +47,7 @@ class IsolationPolicy(BaseModel):
     def reserves(self, broker: str) -> bool:
         return _matches_any(self.primary, host_of(broker))
 
-    def candidates(self, brokers: Sequence[str]) -> list[str]:
+    def allowed_brokers(self, brokers: Sequence[str]) -> list[str]:
         """Return the permitted brokers (LoadManagerShared.applyNamespacePolicies, MinAvailablePolicy)."""
         primary = [broker for broker in brokers if self.reserves(broker)]
         if len(primary) >= self.min_limit:
@@ -97,7 +97,7 @@ def why_unclear(policies: Iterable[IsolationPolicy], namespace: str, first_match
     return next((policy.problems["primary"] for policy in policies if "primary" in policy.problems), "")
 
 
-class _PolicyPart(NamedTuple):
+class _ParsedField(NamedTuple):
     value: Any
     problem: str
 
@@ -117,25 +117,25 @@ def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
     )
 
 
-def _pattern_part(value: object) -> _PolicyPart:
+def _pattern_part(value: object) -> _ParsedField:
     if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
-        return _PolicyPart((), "the value is not a list of strings")
+        return _ParsedField((), "the value is not a list of strings")
     unreadable = [pattern for pattern in value if not is_same_in_java(pattern)]
     problem = f"{_quoted_text(unreadable[0])} is not a supported pattern" if unreadable else ""
-    return _PolicyPart(tuple(pattern for pattern in value if pattern not in unreadable), problem)
+    return _ParsedField(tuple(pattern for pattern in value if pattern not in unreadable), problem)
 
 
-def _min_limit_part(value: object) -> _PolicyPart:
+def _min_limit_part(value: object) -> _ParsedField:
     if value is None:
-        return _PolicyPart(0, "")
+        return _ParsedField(0, "")
     if not isinstance(value, dict) or value.get("policy_type") != "min_available":
-        return _PolicyPart(0, "the value does not have the policy_type min_available")
+        return _ParsedField(0, "the value does not have the policy_type min_available")
     parameters = value.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
     if _WHOLE_NUMBER.fullmatch(shown):
-        return _PolicyPart(int(shown), "")
-    return _PolicyPart(0, f"min_limit {_quoted_text(shown)} is not a whole number")
+        return _ParsedField(int(shown), "")
+    return _ParsedField(0, f"min_limit {_quoted_text(shown)} is not a whole number")
 
 
 def _matches_any(patterns: Sequence[str], name: str) -> bool:
@@ -169,7 +169,7 @@ class Policies(VersionedDocument):
     readable: bool = True
     problem: str = ""
 
-    def policy_kinds(self, namespaces: Collection[str]) -> dict[str, str | None]:
+    def kind_by_namespace(self, namespaces: Collection[str]) -> dict[str, str | None]:
         """Return each namespace's kind of policy: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
         ruling = policies_of(self.isolation, namespaces)
 
@@ -181,8 +181,8 @@ class Policies(VersionedDocument):
 
         return {namespace: kind(namespace) for namespace in namespaces}
 
-    def kind(self, namespace: str) -> str | None:
-        return self.policy_kinds([namespace])[namespace]
+    def policy_kind(self, namespace: str) -> str | None:
+        return self.kind_by_namespace([namespace])[namespace]
 
     def reserving_policy(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as a primary broker; None if there is none.

@@ -139,7 +139,7 @@ class HashRange(NamedTuple):
     def can_be_cut_at(self, position: int) -> bool:
         return self.lower < position < self.upper
 
-    def contains(self, other: HashRange) -> bool:
+    def contains_range(self, other: HashRange) -> bool:
         return self.lower <= other.lower and other.upper <= self.upper
 
 

@@ -221,7 +221,7 @@ class Learned:
         quiet: minutes since a broker last joined or left, at most `SETTLED`.
         bottleneck: the resource that determines the scores.
         others: consecutive counted samples in which a different resource determined the scores.
-        lasted, deviation: moving averages of the sums over all bundles (`strategies.learning.Sums`).
+        lasted, deviation: moving averages of the sums over all bundles (`strategies.learning.BundleSums`).
         persistence: share of a bundle's deviation from its hourly average that is expected to last.
     """
 
@@ -346,7 +346,7 @@ class HitRules:
         return bool(known) and all(known)
 
 
-def decide_counting(
+def decide_hit_rules(
     state: DecisionState,
     settings: Settings,
     now: datetime,

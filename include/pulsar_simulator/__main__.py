@@ -90,7 +90,7 @@ def _cluster_spec(args: argparse.Namespace) -> ClusterSpec:
     )
     shape.name, shape.version = args.name, args.version
     shape.placement, shape.affinity_by_range = args.placement, args.affinity_by_range
-    shape.tls = args.ssl_certfile is not None
+    shape.uses_tls = args.ssl_certfile is not None
     return shape
 
 

@@ -25,7 +25,7 @@ TRAFFIC_FIELDS = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOu
 
 
 @dataclass
-class Reporter:
+class StatsReporter:
     """Builds load reports and topic statistics from the latest samples.
 
     Args:
@@ -34,7 +34,7 @@ class Reporter:
             have the brokerId.
         producers: number of producers of each bundle.
         consumers: number of consumers of each bundle.
-        tls: True if the web service uses https.
+        uses_tls: True if the web service uses https.
 
     Raises:
         ValueError: the version does not start with two numbers.
@@ -46,11 +46,11 @@ class Reporter:
     samples: Samples
     producers: Ints
     consumers: Ints
-    tls: bool
+    uses_tls: bool
 
     def __post_init__(self) -> None:
         """Parse the version."""
-        self.scheme = "https" if self.tls else "http"
+        self.scheme = "https" if self.uses_tls else "http"
         major, minor = (int(part) for part in self.version.split(".")[:2])
         self._heartbeat_prefix = f"pulsar/{self.cluster}/" if (major, minor) < (4, 1) else "pulsar/"
 
@@ -128,7 +128,7 @@ class Reporter:
             "loadReportType": "LocalBrokerData",
         }
 
-    def split(self, bundle: int, shares: list[float]) -> None:
+    def split_bundle(self, bundle: int, shares: list[float]) -> None:
         """Divide a bundle's producers and consumers among its parts, rounding up."""
         for name in ("producers", "consumers"):
             before = getattr(self, name)
@@ -151,7 +151,7 @@ class Reporter:
             namespace = self.topology.namespace_of(bundle)
             domains: Json = {"persistent": {}, "non-persistent": {}}
             whole = self.bundle_stats(bundle)
-            for number, (topic, share) in enumerate(self.topology.shares(bundle).items()):
+            for number, (topic, share) in enumerate(self.topology.share_by_topic(bundle).items()):
                 # Segments count as persistent topics (PulsarStats).
                 domains["non-persistent" if topic.startswith("non-") else "persistent"][topic] = {
                     **self.client_stats(bundle, number),
@@ -183,22 +183,22 @@ class Reporter:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class BrokerAnswers:
     """All brokers' responses, based on the true state and the active faults."""
 
     membership: Membership
     topology: Topology
     ownership: Ownership
     samples: Samples
-    reporter: Reporter
+    reporter: StatsReporter
     faults: Faults
     _reports: dict[int, tuple[int, bytes]] = field(default_factory=dict)
 
     def load_report(self, index: int, now: float) -> bytes:
         """Return the bytes of a broker's load report. A report that no fault changes is built only once per sample."""
         broker = self.membership.brokers[index]
-        untrue = [fault for kind in _REPORT_FAULTS if (fault := self.faults.take(kind, broker=broker.broker_id))]
-        if self.faults.take(FaultKind.WRONG_BROKER, broker=broker.broker_id):
+        untrue = [fault for kind in _REPORT_FAULTS if (fault := self.faults.take_fault(kind, broker=broker.broker_id))]
+        if self.faults.take_fault(FaultKind.WRONG_BROKER, broker=broker.broker_id):
             broker = self.membership.brokers[(index + 1) % len(self.membership.brokers)]
         extra = [b for b in self._claimed_bundles(broker) if b not in self.samples.bundles_of(broker.index)]
         honest = not untrue and not extra
@@ -223,10 +223,10 @@ class Answers:
         """Return the brokerIds that the brokers list as active."""
         ids = [
             broker.broker_id
-            for broker in self.membership.registered()
-            if not self.faults.find(FaultKind.NOT_LISTED, broker=broker.broker_id)
+            for broker in self.membership.registered_brokers()
+            if not self.faults.find_fault(FaultKind.NOT_LISTED, broker=broker.broker_id)
         ]
-        return ids + [i for i in ids if self.faults.find(FaultKind.LISTED_TWICE, broker=i)]
+        return ids + [i for i in ids if self.faults.find_fault(FaultKind.LISTED_TWICE, broker=i)]
 
     def _claimed_bundles(self, broker: Broker) -> list[int]:
         return [

@@ -46,19 +46,19 @@ class Broker:
         spec: identity and size of the broker.
         broker_id: `host:port`.
         started_at: start time of the process in seconds since 1970.
-        alive: True if the process is running.
-        registered: True if the broker is listed as active. A dead broker remains listed until its metadata session
+        is_alive: True if the process is running.
+        is_registered: True if the broker is listed as active. A dead broker remains listed until its metadata session
             expires.
-        session_ends: when the metadata session of a dead broker expires, in seconds since 1970.
+        session_ends_at: when the metadata session of a dead broker expires, in seconds since 1970.
     """
 
     index: int
     spec: BrokerSpec
     broker_id: str
     started_at: float
-    alive: bool = True
-    registered: bool = True
-    session_ends: float = float("inf")
+    is_alive: bool = True
+    is_registered: bool = True
+    session_ends_at: float = float("inf")
 
 
 class Membership:
@@ -80,43 +80,43 @@ class Membership:
                 return broker
         raise Refusal(404, f"Broker {broker_id} not found", broker_id)
 
-    def registered(self) -> list[Broker]:
+    def registered_brokers(self) -> list[Broker]:
         """Return the registered brokers."""
-        return [broker for broker in self.brokers if broker.registered]
+        return [broker for broker in self.brokers if broker.is_registered]
 
     def registered_index(self, broker_id: str) -> int | None:
         """Return the index of a registered broker; None if it is unknown or not registered."""
-        indices = [broker.index for broker in self.registered() if broker.broker_id == broker_id]
+        indices = [broker.index for broker in self.registered_brokers() if broker.broker_id == broker_id]
         return indices[0] if indices else None
 
-    def kill(self, broker: Broker, now: float) -> None:
+    def kill_broker(self, broker: Broker, now: float) -> None:
         """Kill a broker's process. The broker remains registered until its metadata session expires."""
-        if broker.alive:
-            broker.alive = False
-            broker.session_ends = now + self._session_timeout
+        if broker.is_alive:
+            broker.is_alive = False
+            broker.session_ends_at = now + self._session_timeout
 
-    def leave(self, broker: Broker) -> bool:
+    def deregister_broker(self, broker: Broker) -> bool:
         """Deregister a broker; return whether this changed the leader."""
-        broker.registered = False
-        broker.session_ends = float("inf")
+        broker.is_registered = False
+        broker.session_ends_at = float("inf")
         if self.leader != broker.index:
             return False
-        self.leader = next((other.index for other in self.registered() if other.alive), None)
+        self.leader = next((other.index for other in self.registered_brokers() if other.is_alive), None)
         return True
 
-    def join(self, broker: Broker, now: float) -> None:
+    def register_broker(self, broker: Broker, now: float) -> None:
         """Start a broker's process, and register the broker. It becomes the leader only if there is none."""
-        broker.alive = broker.registered = True
+        broker.is_alive = broker.is_registered = True
         broker.started_at = now
-        broker.session_ends = float("inf")
+        broker.session_ends_at = float("inf")
         if self.leader is None:
             self.leader = broker.index
 
     def next_expiry(self) -> float:
         """Return when the next session of a dead broker expires, in seconds since 1970; infinity if there is none."""
-        return min((broker.session_ends for broker in self.brokers), default=float("inf"))
+        return min((broker.session_ends_at for broker in self.brokers), default=float("inf"))
 
-    def rename(self, broker_ids: list[str]) -> None:
+    def rename_brokers(self, broker_ids: list[str]) -> None:
         """Replace the brokerIds with the addresses at which the brokers listen."""
         for broker, broker_id in zip(self.brokers, broker_ids, strict=True):
             broker.broker_id = broker_id
@@ -137,15 +137,15 @@ class Reachability:
         self.changed: Callable[[], None] = lambda: None
         """Called when a broker may have started or stopped accepting connections."""
 
-    def accepts(self, index: int) -> bool:
+    def accepts_connections(self, index: int) -> bool:
         """Return whether a broker accepts connections."""
         broker = self._membership.brokers[index]
-        return broker.alive and self._faults.find(FaultKind.DEAD, broker=broker.broker_id) is None
+        return broker.is_alive and self._faults.find_fault(FaultKind.DEAD, broker=broker.broker_id) is None
 
     def notify_changes(self) -> None:
         """Call `changed` if any broker has started or stopped accepting connections since the last call."""
         with self._lock:
-            reachable = [self.accepts(i) for i in range(len(self._reachable))]
+            reachable = [self.accepts_connections(i) for i in range(len(self._reachable))]
             changed = reachable != self._reachable
             self._reachable = reachable
         if changed:

@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from pulsar_simulator.answers import Answers, Json, Reporter
+from pulsar_simulator.answers import BrokerAnswers, Json, StatsReporter
 from pulsar_simulator.brokers import BrokerSpec, Membership, Reachability
 from pulsar_simulator.configuration import Configuration
 from pulsar_simulator.faults import FaultKind, Faults, Refusal
@@ -23,7 +23,7 @@ from pulsar_simulator.timeline import Clock, ManualClock, Timeline
 from pulsar_simulator.topology import Topology
 
 
-def scores_of(cluster: Cluster) -> dict[str, float]:
+def score_by_broker(cluster: Cluster) -> dict[str, float]:
     """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
     scores = 100 * cluster.samples.true_usage(cluster.clock.now(), cluster.ownership.owner)
     return {b.broker_id: float(scores[b.index]) for b in cluster.membership.brokers}
@@ -32,13 +32,13 @@ def scores_of(cluster: Cluster) -> dict[str, float]:
 def message_rates_of(cluster: Cluster) -> Floats:
     """Return the brokers' current message rates, inbound plus outbound, in msg/s."""
     rates = cluster.traffic.rates_at(cluster.clock.now() - cluster.start)
-    totals = rates.per_broker(cluster.ownership.owner, len(cluster.membership.brokers))
+    totals = rates.sum_by_broker(cluster.ownership.owner, len(cluster.membership.brokers))
     return np.asarray(totals.msg_rate_in + totals.msg_rate_out)
 
 
 def state_of(cluster: Cluster) -> Json:
     """Return loads, scores, owners, and the destinations that the leader stores."""
-    scores = scores_of(cluster)
+    scores = score_by_broker(cluster)
     rates = message_rates_of(cluster)
     brokers = cluster.membership.brokers
     return {
@@ -48,8 +48,8 @@ def state_of(cluster: Cluster) -> Json:
         "brokers": [
             {
                 "broker": broker.broker_id,
-                "alive": broker.alive,
-                "registered": broker.registered,
+                "alive": broker.is_alive,
+                "registered": broker.is_registered,
                 "started_at": broker.started_at,
                 "score": scores[broker.broker_id],
                 "sampled_score": 100 * float(cluster.samples.usage()[broker.index]),
@@ -76,7 +76,7 @@ def _refresh_first(method: Callable[Concatenate[Cluster, P], T]) -> Callable[Con
     @functools.wraps(method)
     def wrapper(self: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._lock:
-            self._timeline.catch_up(self.clock.now())
+            self._timeline.process_until(self.clock.now())
             self._depth += 1
             try:
                 result = method(self, *args, **kwargs)
@@ -112,7 +112,7 @@ class Cluster:
             self.topology,
             self.faults,
             strategy=spec.placement,
-            by_range=spec.affinity_by_range,
+            is_by_range=spec.affinity_by_range,
             rates=functools.partial(message_rates_of, self),
             seed=spec.seed,
         )
@@ -126,10 +126,10 @@ class Cluster:
             self.start,
         )
         self.samples = Samples(spec.brokers, self.traffic, spec.timing, self.start)
-        self.reporter = Reporter(
-            spec.name, spec.version, self.topology, self.samples, spec.producers, spec.consumers, tls=spec.tls
+        self.reporter = StatsReporter(
+            spec.name, spec.version, self.topology, self.samples, spec.producers, spec.consumers, uses_tls=spec.uses_tls
         )
-        self._answers = Answers(
+        self._answers = BrokerAnswers(
             self.membership, self.topology, self.ownership, self.samples, self.reporter, self.faults
         )
         self._splitter = Splitter(
@@ -151,14 +151,14 @@ class Cluster:
     def advance(self, seconds: float) -> None:
         """Advance the clock by `seconds`, and process all due samples, reconnects and session expiries in order."""
         self.clock.advance(seconds)
-        self._timeline.catch_up(self.clock.now())
+        self._timeline.process_until(self.clock.now())
 
     # brokers
 
     @_refresh_first
     def kill(self, broker_id: str) -> None:
         """Kill a broker's process immediately. The broker remains registered until its metadata session expires."""
-        self.membership.kill(self.membership.find(broker_id), self.clock.now())
+        self.membership.kill_broker(self.membership.find(broker_id), self.clock.now())
 
     @_refresh_first
     def start_broker(self, broker_id: str) -> None:
@@ -181,7 +181,7 @@ class Cluster:
             Refusal: 404 if the broker is unknown or dead.
         """
         broker = self.membership.find(broker_id)
-        if not broker.alive:
+        if not broker.is_alive:
             raise Refusal(404, f"Broker {broker_id} is dead", broker_id)
         self.membership.leader = broker.index
         self.placement.affinities.clear()
@@ -189,7 +189,7 @@ class Cluster:
     def rename(self, broker_ids: list[str]) -> None:
         """Replace the brokerIds with the addresses at which the brokers listen. Call this before the first request."""
         with self._lock:
-            self.membership.rename(broker_ids)
+            self.membership.rename_brokers(broker_ids)
             self.samples.version += 1
 
     # moves
@@ -202,8 +202,8 @@ class Cluster:
         if destination and host == self.membership.leader:
             bundle = f"{namespace}/{range_text}"
             planned = destination.removeprefix("http://").removeprefix("https://")
-            if self.faults.take(FaultKind.DESTINATION_VANISHES, broker=planned, bundle=bundle):
-                self.membership.kill(self.membership.find(planned), now)
+            if self.faults.take_fault(FaultKind.DESTINATION_VANISHES, broker=planned, bundle=bundle):
+                self.membership.kill_broker(self.membership.find(planned), now)
         return result
 
     @_refresh_first
@@ -302,7 +302,7 @@ class Cluster:
     @_refresh_first
     def true_scores(self) -> dict[str, float]:
         """Return the brokers' current true scores in percent, without sampling or jitter. They can exceed 100."""
-        return scores_of(self)
+        return score_by_broker(self)
 
     @_refresh_first
     def scale_load(self, factor: float, *, bundle: str | None = None, broker: str | None = None) -> None:
@@ -314,7 +314,7 @@ class Cluster:
             chosen = [int(i) for i in np.flatnonzero(self.ownership.owner == index)]
         else:
             chosen = list(range(len(self.topology.bundles)))
-        self.traffic.scale(chosen, factor)
+        self.traffic.scale_bundles(chosen, factor)
 
     @_refresh_first
     def state(self) -> Json:
@@ -323,13 +323,13 @@ class Cluster:
 
     def _any_alive_index(self) -> int:
         for broker in self.membership.brokers:
-            if broker.alive:
+            if broker.is_alive:
                 return broker.index
         raise Refusal(500, "No broker is alive")
 
     def _require_alive(self, index: int) -> None:
         broker = self.membership.brokers[index]
-        if not broker.alive:
+        if not broker.is_alive:
             raise Refusal(500, f"Connection refused by {broker.broker_id}", broker.broker_id)
 
 
@@ -352,7 +352,7 @@ class ClusterSpec:
         configuration: values that differ from `configuration.DEFAULTS`.
         isolation_policies: answer to `clusters/{c}/namespaceIsolationPolicies`.
         failure_domains: answer to `clusters/{c}/failureDomains`.
-        tls: True if the brokers use https.
+        uses_tls: True if the brokers use https.
         seed: seed for the random placement.
     """
 
@@ -370,5 +370,5 @@ class ClusterSpec:
     configuration: dict[str, str] = field(default_factory=dict)
     isolation_policies: Json = field(default_factory=dict)
     failure_domains: Json = field(default_factory=dict)
-    tls: bool = False
+    uses_tls: bool = False
     seed: int = 1

@@ -141,10 +141,10 @@ class Configuration:
         """Return the overrides as set, including values of the wrong type."""
         return dict(self._overrides)
 
-    def runtime(self, broker: Broker, *, tls: bool) -> dict[str, str]:
+    def runtime_values(self, broker: Broker, *, tls: bool) -> dict[str, str]:
         """Return a broker's effective configuration. Overrides of the wrong type are ignored."""
         host, _, port = broker.broker_id.rpartition(":")
-        effective = {key: self.effective(key) for key in self._overrides}
+        effective = {key: self.effective_value(key) for key in self._overrides}
         return {
             **self._file,
             **effective,
@@ -153,7 +153,7 @@ class Configuration:
             "webServicePortTls": f"Optional[{port}]" if tls else "Optional.empty",
         }
 
-    def effective(self, name: str) -> str:
+    def effective_value(self, name: str) -> str:
         """Return a key's effective value. An override of the wrong type is ignored."""
         override = self._overrides.get(name)
         return override if override is not None and self._has_right_type(name, override) else self._file[name]

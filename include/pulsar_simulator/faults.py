@@ -192,7 +192,7 @@ class Fault:
         """Return the amount, or the kind's default."""
         return self.amount or FAULT_INFOS[self.kind].amount
 
-    def concerns(self, broker: str | None = None, bundle: str | None = None, path: str | None = None) -> bool:
+    def matches_request(self, broker: str | None = None, bundle: str | None = None, path: str | None = None) -> bool:
         """Return whether the fault applies. An argument that is None is not compared."""
         if self.broker is not None and broker is not None and self.broker != broker:
             return False
@@ -243,17 +243,17 @@ class Faults:
         """Return the enabled faults, oldest first."""
         return list(self._faults)
 
-    def find(self, kind: FaultKind, **where: str | None) -> Fault | None:
-        """Return the first fault of a kind that applies (see `Fault.concerns`). This does not count as a use."""
+    def find_fault(self, kind: FaultKind, **where: str | None) -> Fault | None:
+        """Return the first fault of a kind that applies (see `Fault.matches_request`). This does not count as a use."""
         for fault in self._faults:
-            if fault.kind is kind and fault.concerns(**where):
+            if fault.kind is kind and fault.matches_request(**where):
                 return fault
         return None
 
-    def take(self, kind: FaultKind, **where: str | None) -> Fault | None:
+    def take_fault(self, kind: FaultKind, **where: str | None) -> Fault | None:
         """Return the first fault of a kind that applies, and count this as one of its uses (`times`)."""
         with self._lock:
-            fault = self.find(kind, **where)
+            fault = self.find_fault(kind, **where)
             if fault is None or fault.times is None:
                 return fault
             at = next(i for i, other in enumerate(self._faults) if other is fault)

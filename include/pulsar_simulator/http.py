@@ -44,7 +44,7 @@ class Auth:
     token: str
     user_token: str = ""
 
-    def refusal(self, request: HTTPConnection) -> str | None:
+    def refusal_text(self, request: HTTPConnection) -> str | None:
         """Return None if the request is allowed, else `unauthenticated` or `unauthorized`."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not given:
@@ -203,7 +203,7 @@ class SimulatorApp:
         self._cluster.refresh()
         scope.setdefault("state", {})["broker"] = broker
         request = Request(scope, receive)
-        if not self._cluster.reachability.accepts(index):
+        if not self._cluster.reachability.accepts_connections(index):
             await self._cut_connection(request)
             return
         if not scope["path"].startswith(_CONTROL_PREFIX) and await self._hangs_or_breaks(request, broker):
@@ -228,19 +228,19 @@ class SimulatorApp:
     async def _hangs_or_breaks(self, request: Request, broker: Broker) -> bool:
         """Apply faults that delay or break a connection; return True if the request must not be answered."""
         faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
-        if faults.take(FaultKind.RESET, **where):
+        if faults.take_fault(FaultKind.RESET, **where):
             await self._cut_connection(request)
             return True
-        slow = faults.take(FaultKind.SLOW, **where)
+        slow = faults.take_fault(FaultKind.SLOW, **where)
         if slow:
             await asyncio.sleep(slow.size)
-        if faults.take(FaultKind.SILENT, **where):
+        if faults.take_fault(FaultKind.SILENT, **where):
             await _wait_for_disconnect(request)
             return True
         return False
 
     def _auth_refusal(self, request: Request) -> Response | None:
-        verdict = self._auth.refusal(request)
+        verdict = self._auth.refusal_text(request)
         if verdict == "unauthenticated":
             return HTMLResponse(_LOGIN_PAGE, 401, {"WWW-Authenticate": "Basic"})
         if verdict == "unauthorized":
@@ -253,7 +253,7 @@ class SimulatorApp:
         if path.startswith(_CONTROL_PREFIX):
             return None
         for kind, answer in self._faulty_answers().items():
-            fault = self._cluster.faults.take(kind, broker=broker.broker_id, path=path)
+            fault = self._cluster.faults.take_fault(kind, broker=broker.broker_id, path=path)
             if fault is not None:
                 return answer(fault, request, broker)
         return None
@@ -282,7 +282,7 @@ class SimulatorApp:
             other
             for other in following
             if other is broker
-            or self._cluster.faults.find(FaultKind.REDIRECT_CIRCLE, broker=other.broker_id, path=path)
+            or self._cluster.faults.find_fault(FaultKind.REDIRECT_CIRCLE, broker=other.broker_id, path=path)
         )
         return redirect(self._cluster, target.index, path, dict(request.query_params))
 

@@ -17,7 +17,7 @@ NOBODY = -1
 _TRAFFIC, _CPU, _SHAPE = 1, 2, 3  # one random stream each, so that one never shifts another
 
 
-def per_broker(value_by_bundle: Floats, owner: Ints, broker_count: int) -> Floats:
+def sum_by_broker(value_by_bundle: Floats, owner: Ints, broker_count: int) -> Floats:
     """Return the sum of the bundles' values for each broker. Bundles without an owner are left out."""
     return np.bincount(owner + 1, weights=value_by_bundle, minlength=broker_count + 1)[1:].astype(np.float64)
 
@@ -54,13 +54,13 @@ class Rates:
         """Return the four arrays, in the same order as the fields."""
         return self.msg_rate_in, self.msg_rate_out, self.msg_throughput_in, self.msg_throughput_out
 
-    def split(self, bundle: int, shares: list[float]) -> Rates:
+    def with_split_bundle(self, bundle: int, shares: list[float]) -> Rates:
         """Return the rates with one bundle's rates divided among its parts (see `with_split_bundle`)."""
         return Rates(*(with_split_bundle(column, bundle, shares) for column in self.columns))
 
-    def per_broker(self, owner: Ints, broker_count: int) -> Rates:
+    def sum_by_broker(self, owner: Ints, broker_count: int) -> Rates:
         """Return the sum of the bundles' rates for each broker. Bundles without an owner are left out."""
-        return Rates(*(per_broker(column, owner, broker_count) for column in self.columns))
+        return Rates(*(sum_by_broker(column, owner, broker_count) for column in self.columns))
 
     def scaled(self, factor: Floats) -> Rates:
         """Return the rates with each entry multiplied by its factor."""
@@ -143,7 +143,7 @@ class Traffic:
         """
         return self.msg_rate_in > 0
 
-    def scale(self, bundles: list[int], factor: float) -> None:
+    def scale_bundles(self, bundles: list[int], factor: float) -> None:
         """Multiply the load of some bundles permanently."""
         self.msg_rate_in[bundles] *= factor
         self._cached = None

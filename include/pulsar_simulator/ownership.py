@@ -35,7 +35,7 @@ class BundlePlacement:
         topology: names of the bundles.
         faults: active faults; `stray` places a bundle on a broker other than its destination.
         strategy: strategy for bundles without a destination.
-        by_range: True to store destinations by hash range without the namespace, as brokers did before 4.0.10 and
+        is_by_range: True to store destinations by hash range without the namespace, as brokers did before 4.0.10 and
             4.2.1. Bundles of different namespaces with the same range then share one destination.
         rates: function that returns the current message rate of every broker, inbound plus outbound, in msg/s.
         seed: seed of the random choices.
@@ -45,7 +45,7 @@ class BundlePlacement:
     topology: Topology
     faults: Faults
     strategy: PlacementStrategy
-    by_range: bool
+    is_by_range: bool
     rates: Callable[[], Floats]
     seed: InitVar[int]
     affinities: dict[str, int] = field(default_factory=dict)
@@ -54,16 +54,16 @@ class BundlePlacement:
         """Create the random number generator."""
         self._random = random.Random(seed)
 
-    def remember(self, namespace: str, range_text: str, destination: int) -> None:
+    def remember_destination(self, namespace: str, range_text: str, destination: int) -> None:
         """Store a destination for the next placement of a hash range, even if no bundle has this range."""
-        self.affinities[range_text if self.by_range else f"{namespace}/{range_text}"] = destination
+        self.affinities[range_text if self.is_by_range else f"{namespace}/{range_text}"] = destination
 
-    def choose(self, bundle: int) -> int | None:
+    def choose_broker(self, bundle: int) -> int | None:
         """Return the index of the broker that becomes the bundle's owner; None if no broker is active."""
         planned = self.affinities.pop(self._destination_key(bundle), None)
-        if planned is not None and self.membership.brokers[planned].registered:
+        if planned is not None and self.membership.brokers[planned].is_registered:
             return planned
-        candidates = self.membership.registered()
+        candidates = self.membership.registered_brokers()
         return self._select_broker(candidates).index if candidates else None
 
     def stray_broker(self, bundle: int) -> int | None:
@@ -73,21 +73,21 @@ class BundlePlacement:
         places the bundle sooner, on another broker (apache/pulsar#24884).
         """
         planned = self.affinities.get(self._destination_key(bundle))
-        others = [broker for broker in self.membership.registered() if broker.index != planned]
+        others = [broker for broker in self.membership.registered_brokers() if broker.index != planned]
         if planned is None or not others:
             return None
-        if not self.faults.take(FaultKind.STRAY, bundle=self.topology.bundles[bundle]):
+        if not self.faults.take_fault(FaultKind.STRAY, bundle=self.topology.bundles[bundle]):
             return None
         del self.affinities[self._destination_key(bundle)]
         return self._select_broker(others).index
 
     def loses_clients(self, bundle: int) -> bool:
         """Return whether the fault `clients_gone` applies to the bundle."""
-        return self.faults.take(FaultKind.CLIENTS_GONE, bundle=self.topology.bundles[bundle]) is not None
+        return self.faults.take_fault(FaultKind.CLIENTS_GONE, bundle=self.topology.bundles[bundle]) is not None
 
     def _destination_key(self, bundle: int) -> str:
         name = self.topology.bundles[bundle]
-        return name.rpartition("/")[2] if self.by_range else name
+        return name.rpartition("/")[2] if self.is_by_range else name
 
     def _select_broker(self, candidates: list[Broker]) -> Broker:
         if self.strategy is PlacementStrategy.RANDOM:
@@ -161,14 +161,14 @@ class Ownership:
                 raise Refusal(409, "Not allowed unload namespace bundle to inactive destination broker", destination)
             if self._leader() != broker:
                 return Redirect(self._leader(), {"destinationBroker": destination, "authoritative": "false"})
-            self.placement.remember(namespace, range_text, planned)
-        bundle = self.topology.resolve(namespace, range_text)
+            self.placement.remember_destination(namespace, range_text, planned)
+        bundle = self.topology.index_of_range(namespace, range_text)
         owner = int(self.owner[bundle])
         if owner == NOBODY:
             return None
         if owner != broker:
             return Redirect(owner, {"authoritative": "true"})
-        self.release([bundle], now)
+        self.release_bundles([bundle], now)
         return None
 
     def lookup_at(self, broker: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
@@ -191,7 +191,7 @@ class Ownership:
         stray = self.placement.stray_broker(bundle)
         if stray is not None:
             return self._acquire(bundle, stray)
-        chosen = self.placement.choose(bundle)
+        chosen = self.placement.choose_broker(bundle)
         if chosen is None:
             raise Refusal(500, "No available broker found")
         if chosen == broker:
@@ -200,9 +200,9 @@ class Ownership:
 
     def release_all(self, broker: int, now: float) -> None:
         """Release the bundles of a dead broker. They have no owner until they are looked up."""
-        self.release([int(i) for i in np.flatnonzero(self.owner == broker)], now)
+        self.release_bundles([int(i) for i in np.flatnonzero(self.owner == broker)], now)
 
-    def release(self, bundles: list[int], now: float) -> None:
+    def release_bundles(self, bundles: list[int], now: float) -> None:
         """Unload bundles. They have no owner until they are looked up."""
         self.owner[bundles] = NOBODY
         self._gone.update(bundle for bundle in bundles if self.placement.loses_clients(bundle))
@@ -221,14 +221,14 @@ class Ownership:
         """Return the time of the next lookup by producers, in seconds since 1970; infinity if none is pending."""
         return min(self._waiting.values(), default=float("inf"))
 
-    def reconnect(self, now: float) -> None:
+    def reconnect_clients(self, now: float) -> None:
         """Perform the producers' lookups that are due. A failed lookup is retried later."""
         for bundle in [b for b, due in self._waiting.items() if due <= now]:
             del self._waiting[bundle]
             if self.owner[bundle] != NOBODY:
                 continue
-            chosen = self.placement.choose(bundle) if self._has_live_leader() else None
-            if chosen is not None and self.membership.brokers[chosen].alive:
+            chosen = self.placement.choose_broker(bundle) if self._has_live_leader() else None
+            if chosen is not None and self.membership.brokers[chosen].is_alive:
                 self._acquire(bundle, chosen)
             else:
                 self._waiting[bundle] = now + _LOOKUP_RETRY_S
@@ -239,7 +239,7 @@ class Ownership:
 
     def _has_live_leader(self) -> bool:
         leader = self.membership.leader
-        return leader is not None and self.membership.brokers[leader].alive
+        return leader is not None and self.membership.brokers[leader].is_alive
 
     def _leader(self) -> int:
         if self.membership.leader is None:

@@ -126,10 +126,8 @@ class AdminApi:
         return Response(report, media_type="application/json")
 
     def _topic_stats(self, request: Request) -> Response:
-        listed = self._cluster.configuration.effective("exposePublisherStats") == "true"
-        return JSONResponse(
-            self._cluster.reporter.topic_stats(self._responding_broker(request), with_publishers=listed)
-        )
+        named = self._cluster.configuration.effective_value("exposePublisherStats") == "true"
+        return JSONResponse(self._cluster.reporter.topic_stats(self._responding_broker(request), with_publishers=named))
 
     # configuration
 
@@ -141,8 +139,8 @@ class AdminApi:
 
     def _runtime_configuration(self, request: Request) -> Response:
         me = self._responding_broker(request)
-        values = self._cluster.configuration.runtime(me, tls=self._cluster.spec.tls)
-        other = self._cluster.faults.take(FaultKind.OTHER_CONFIGURATION, broker=me.broker_id)
+        values = self._cluster.configuration.runtime_values(me, tls=self._cluster.spec.uses_tls)
+        other = self._cluster.faults.take_fault(FaultKind.OTHER_CONFIGURATION, broker=me.broker_id)
         return JSONResponse({**values, **(other.values if other else {})})
 
     def _set_value(self, request: Request) -> Response:
@@ -167,7 +165,7 @@ class AdminApi:
         return JSONResponse(self._cluster.spec.failure_domains)
 
     def _anti_affinity_group(self, request: Request) -> Response:
-        group = self._cluster.topology.namespace(self._namespace(request)).anti_affinity_group
+        group = self._cluster.topology.find_namespace(self._namespace(request)).anti_affinity_group
         return PlainTextResponse(group) if group else Response(status_code=204)
 
     # namespaces, bundles, topics
@@ -281,7 +279,7 @@ class AdminApi:
             return redirect(self._cluster, answer.broker, _path(request), answer.query)
         owner = self._cluster.membership.brokers[answer.broker]
         service, scheme = self._cluster.reporter.service_url(owner), self._cluster.reporter.scheme
-        web = {"httpUrlTls" if self._cluster.spec.tls else "httpUrl": f"{scheme}://{owner.broker_id}"}
+        web = {"httpUrlTls" if self._cluster.spec.uses_tls else "httpUrl": f"{scheme}://{owner.broker_id}"}
         return JSONResponse({"brokerUrl": service, **web, "nativeUrl": service, "brokerUrlSsl": ""})
 
     def _bundle_of_topic(self, request: Request) -> Response:
@@ -330,7 +328,7 @@ class AdminApi:
 
     def _owned_here(self, request: Request) -> tuple[int, Response | None]:
         """Return the request's bundle, and a redirect if another broker owns it; refuse with 412 if it has no owner."""
-        bundle = self._cluster.topology.resolve(self._namespace(request), request.path_params["bundle"])
+        bundle = self._cluster.topology.index_of_range(self._namespace(request), request.path_params["bundle"])
         name = self._cluster.topology.bundles[bundle]
         owner = self._cluster.owner(name)
         if owner is None:

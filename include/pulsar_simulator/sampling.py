@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsar_simulator.load import NOBODY, Floats, Ints, Rates, Traffic, per_broker
+from pulsar_simulator.load import NOBODY, Floats, Ints, Rates, Traffic, sum_by_broker
 
 IDLE_CPU = 5e-06
 """CPU usage that a broker reports before its first sample, in percent of one core."""
@@ -71,7 +71,7 @@ class Samples:
         """Owner of each bundle at the last update of the statistics."""
         self.owner_before: Ints = nobody
         self.rates: Rates = traffic.rates_at(0.0)
-        self.totals: Rates = self.rates.per_broker(nobody, self._brokers)
+        self.totals: Rates = self.rates.sum_by_broker(nobody, self._brokers)
         self.cpu: Floats = np.full(self._brokers, IDLE_CPU)
         self.bandwidth_in: Floats = np.zeros(self._brokers)
         self.bandwidth_out: Floats = np.zeros(self._brokers)
@@ -85,7 +85,7 @@ class Samples:
         """End a stats period: store the new rates and the current owners of the bundles."""
         self.owner_before, self.owner = self.owner, owner.copy()
         self.rates = self._traffic.rates_at(now - self._start)
-        self.totals = self.rates.per_broker(self.owner, self._brokers)
+        self.totals = self.rates.sum_by_broker(self.owner, self._brokers)
         self._order = np.argsort(self.owner, kind="stable")
         self._write_reports(now)
 
@@ -102,7 +102,7 @@ class Samples:
         """Return each broker's highest demand as a fraction of the resource's limit, without jitter; can exceed 1."""
         return self._greatest_share(*self._demand_by_broker(now, owner))
 
-    def forget(self, broker: Broker, now: float) -> None:
+    def forget_broker(self, broker: Broker, now: float) -> None:
         """Delete the measurements of a restarted broker, which then reports no load."""
         i = broker.index
         self.cpu[i] = IDLE_CPU
@@ -126,7 +126,7 @@ class Samples:
         """Replace a split bundle with its parts, each with its share of the bundle's last values."""
         more = len(shares) - 1
         self.owner, self.owner_before = (np.append(o, [o[bundle]] * more) for o in (self.owner, self.owner_before))
-        self.rates = self.rates.split(bundle, shares)
+        self.rates = self.rates.with_split_bundle(bundle, shares)
         self._order = np.argsort(self.owner, kind="stable")
         self.version += 1
 
@@ -140,8 +140,8 @@ class Samples:
     def _demand_by_broker(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
         """Return each broker's demand: CPU (percent of one core), and inbound and outbound Kbit/s."""
         rates = self._traffic.rates_at(now - self._start)
-        totals = rates.per_broker(owner, self._brokers)
-        cpu = self._base_cpu + per_broker(self._traffic.cpu_of_bundles(rates), owner, self._brokers)
+        totals = rates.sum_by_broker(owner, self._brokers)
+        cpu = self._base_cpu + sum_by_broker(self._traffic.cpu_of_bundles(rates), owner, self._brokers)
         return cpu, totals.msg_throughput_in * _KBIT_PER_BYTE, totals.msg_throughput_out * _KBIT_PER_BYTE
 
     def _greatest_share(self, cpu: Floats, bandwidth_in: Floats, bandwidth_out: Floats) -> Floats:

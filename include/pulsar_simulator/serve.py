@@ -71,7 +71,7 @@ class BrokerServer(uvicorn.Server):
         self.sockets = _bind_all(host, port, len(cluster.membership.brokers))
         self._ports = [sock.getsockname()[1] for sock in self.sockets]
         cluster.rename([f"{host}:{number}" for number in self._ports])
-        scheme = "https" if cluster.spec.tls else "http"
+        scheme = "https" if cluster.spec.uses_tls else "http"
         self.urls = [f"{scheme}://{host}:{number}" for number in self._ports]
         self.app.ports = {number: i for i, number in enumerate(self._ports)}
         self.app.reset = self._reset_connection
@@ -113,7 +113,7 @@ class BrokerServer(uvicorn.Server):
     async def _open_and_close(self) -> None:
         async with self._opening:
             for i, port in enumerate(self._ports):
-                accepts, listens = self._cluster.reachability.accepts(i), self.servers[i].is_serving()
+                accepts, listens = self._cluster.reachability.accepts_connections(i), self.servers[i].is_serving()
                 if accepts and not listens:
                     await self._open(i)
                 elif listens and not accepts:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from pulsar_simulator.answers import Reporter
+from pulsar_simulator.answers import StatsReporter
 from pulsar_simulator.configuration import Configuration
 from pulsar_simulator.faults import Refusal
 from pulsar_simulator.load import NOBODY, Traffic
@@ -32,7 +32,7 @@ class Splitter:
     traffic: Traffic
     ownership: Ownership
     samples: Samples
-    reporter: Reporter
+    reporter: StatsReporter
     configuration: Configuration
 
     def split_at(
@@ -67,11 +67,11 @@ class Splitter:
         cuts = self._split_positions(bundle, algorithm, positions)
         parts = self._apply_split(bundle, cuts) if cuts else []
         if parts and unload:
-            self.ownership.release(parts, now)
+            self.ownership.release_bundles(parts, now)
         return None
 
     def _setting(self, name: str) -> str:
-        return self.configuration.effective(name)
+        return self.configuration.effective_value(name)
 
     def _check_request(self, algorithm: str, positions: Sequence[int]) -> None:
         if algorithm not in ALGORITHMS:
@@ -89,11 +89,9 @@ class Splitter:
             rates = self.samples.rates
             throughput = rates.msg_throughput_in + rates.msg_throughput_out
             count = self.topology.topic_count
-            return max(
-                members, key=lambda bundle: (count(bundle) if text == "LARGEST" else throughput[bundle], -bundle)
-            )
+            return max(members, key=lambda index: (count(index) if text == "LARGEST" else throughput[index], -index))
         try:
-            return self.topology.resolve(namespace, text)
+            return self.topology.index_of_range(namespace, text)
         except Refusal as refusal:
             raise Refusal(412 if refusal.status == 500 else refusal.status, refusal.message) from None
 
@@ -113,7 +111,7 @@ class Splitter:
         return self._flow_cuts(bundle, topics)
 
     def _flow_cuts(self, bundle: int, topics: list[str]) -> list[int]:
-        rates, whole = self.samples.rates, self.topology.shares(bundle)
+        rates, whole = self.samples.rates, self.topology.share_by_topic(bundle)
         rate = rates.msg_rate_in[bundle] + rates.msg_rate_out[bundle]
         throughput = rates.msg_throughput_in[bundle] + rates.msg_throughput_out[bundle]
         limits = np.array(
@@ -138,12 +136,12 @@ class Splitter:
 
     def _apply_split(self, bundle: int, cuts: list[int]) -> list[int]:
         lower, upper = self.topology.bounds(bundle)
-        shares = self.topology.shares(bundle)
+        shares = self.topology.share_by_topic(bundle)
         ends = list(pairwise((lower, *cuts, upper + 1 if upper == FULL_RANGE else upper)))
         of_parts = [sum(share for t, share in shares.items() if low <= topic_hash(t) < high) for low, high in ends]
         parts = self.topology.split(bundle, cuts)
         self.ownership.split(bundle, len(cuts))
         self.traffic.split(bundle, of_parts)
         self.samples.split(bundle, of_parts)
-        self.reporter.split(bundle, of_parts)
+        self.reporter.split_bundle(bundle, of_parts)
         return parts

@@ -79,7 +79,7 @@ class Timeline:
         self.samples.take_statistics(self.start, self.ownership.owner)
         self.samples.take_host_usage(self.start, list(range(brokers)), self.ownership.owner)
 
-    def catch_up(self, now: float) -> None:
+    def process_until(self, now: float) -> None:
         """Process all events that are due at `now`."""
         while (due := self._next_event_at()) <= now:
             self._process_events(due)
@@ -89,11 +89,11 @@ class Timeline:
 
         The broker starts without bundles, reports no load, and becomes the leader only if there is none.
         """
-        if broker.registered:
+        if broker.is_registered:
             self._deregister(broker, now)
-        self.membership.join(broker, now)
+        self.membership.register_broker(broker, now)
         self._next_host_check[broker.index] = now + self.timing.host_check_period
-        self.samples.forget(broker, now)
+        self.samples.forget_broker(broker, now)
 
     def _next_statistics(self) -> float:
         return self.start + (self._statistics_taken + 1) * self.timing.stats_period
@@ -109,19 +109,19 @@ class Timeline:
     def _process_events(self, until: float) -> None:
         brokers, owner = self.membership.brokers, self.ownership.owner
         for broker in brokers:
-            if broker.session_ends <= until:
+            if broker.session_ends_at <= until:
                 self._deregister(broker, until)
-        self.ownership.reconnect(until)
+        self.ownership.reconnect_clients(until)
         if self._next_statistics() <= until:
             self._statistics_taken += 1
             self.samples.take_statistics(until, owner)
         due = [i for i, check in enumerate(self._next_host_check) if check <= until]
         if due:
-            self.samples.take_host_usage(until, [i for i in due if brokers[i].alive], owner)
+            self.samples.take_host_usage(until, [i for i in due if brokers[i].is_alive], owner)
             for i in due:
                 self._next_host_check[i] += self.timing.host_check_period
 
     def _deregister(self, broker: Broker, now: float) -> None:
-        if self.membership.leave(broker):
+        if self.membership.deregister_broker(broker):
             self.placement.affinities.clear()
         self.ownership.release_all(broker.index, now)

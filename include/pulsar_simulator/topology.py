@@ -76,7 +76,7 @@ class Topology:
         self._topics: dict[int, list[str]] = {}
         self._weights: dict[str, float] = {}
 
-    def namespace(self, name: str) -> Namespace:
+    def find_namespace(self, name: str) -> Namespace:
         """Return the namespace with this name.
 
         Raises:
@@ -89,7 +89,7 @@ class Topology:
 
     def boundaries(self, namespace: str) -> tuple[int, ...]:
         """Return the bounds of a namespace's bundles, ascending."""
-        self.namespace(namespace)
+        self.find_namespace(namespace)
         return self._boundaries[namespace]
 
     def index(self, bundle: str) -> int:
@@ -99,9 +99,9 @@ class Topology:
             Refusal: 404 for an unknown namespace, 412 for an unknown range, 500 for a string that is not a range.
         """
         namespace, _, text = bundle.rpartition("/")
-        return self.resolve(namespace, text)
+        return self.index_of_range(namespace, text)
 
-    def resolve(self, namespace: str, text: str) -> int:
+    def index_of_range(self, namespace: str, text: str) -> int:
         """Return the index of the namespace's bundle that has the given range. Raise the same errors as `index`."""
         bounds = self.boundaries(namespace)
         match = _RANGE_PATTERN.fullmatch(text)
@@ -150,7 +150,7 @@ class Topology:
 
     def bundles_of(self, namespace: str) -> Sequence[int]:
         """Return the indices of a namespace's bundles, sorted by range."""
-        self.namespace(namespace)
+        self.find_namespace(namespace)
         return self._members[namespace]
 
     def topic_count(self, bundle: int) -> int:
@@ -168,7 +168,7 @@ class Topology:
             self._topics.update(zip(self._members[namespace.name], self._find_topics(namespace), strict=True))
         return self._topics[bundle]
 
-    def shares(self, bundle: int) -> dict[str, float]:
+    def share_by_topic(self, bundle: int) -> dict[str, float]:
         """Return each topic's share (0 to 1) of its bundle's traffic.
 
         The share of the k-th topic is 1/k of the first topic's share.
@@ -186,7 +186,7 @@ class Topology:
         Returns:
             The indices of the parts.
         """
-        name, (lower, upper), shares = self.namespace_of(bundle).name, self.bounds(bundle), self.shares(bundle)
+        name, (lower, upper), shares = self.namespace_of(bundle).name, self.bounds(bundle), self.share_by_topic(bundle)
         self._weights.update(shares)
         topics = self._topics[bundle]
         parts = [bundle, *range(len(self.bundles), len(self.bundles) + len(cuts))]

@@ -71,7 +71,7 @@ def make(root: str, brokers: int, bundles_each: int, *, seed: int = 1, **setting
     """
     random = np.random.default_rng(seed)
     storage = ClusterStorage(root, NAME)
-    run = storage.new_run(NOW)
+    run = storage.new_run_folder(NOW)
     reserved = max(2, brokers // _EVERY)
     held = _bundles(random, brokers, bundles_each, reserved)
     write(

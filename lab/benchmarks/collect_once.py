@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pandas  # noqa: F401
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import RunTrigger, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
@@ -40,9 +40,9 @@ def main(port: int, folder: str) -> None:
     begun = time.monotonic()
     gc.freeze()  # as the task does
     collected = asyncio.run(once(port, token))
-    save(collected, ClusterStorage(folder, "bench").new_run(datetime.now(UTC)))
+    write_sample(collected, ClusterStorage(folder, "bench").new_run_folder(datetime.now(UTC)))
     seconds = time.monotonic() - begun
-    found = collected.tables["cluster"].to_pylist()[0]
+    found = collected.input_tables["cluster"].to_pylist()[0]
     print(found["brokers_reported"], found["bundles"], seconds)
 
 

@@ -69,14 +69,14 @@ def _airflow(folder: Path, processes: Processes) -> LocalAirflow:
     connection = local_airflow.start_cluster(processes, folder, brokers=BROKERS, bundles=BROKERS * EACH)
     home = AirflowHome(
         folder=folder / "airflow",
-        clusters={"observed": EACH_RUN_FIRES | {"connection": "bench"}},
+        cluster_settings={"observed": EACH_RUN_FIRES | {"connection": "bench"}},
         connections={"bench": connection, "spark_default": {"conn_type": "spark", "host": "local[2]"}},
         spark_archive=archive,
-        dags=folder / "dags",
+        dags_folder=folder / "dags",
     )
     home.prepare(keep_data=False)
-    shutil.copytree(ROOT / "dags", home.dags)
-    shutil.copy(ROOT / "lab" / "benchmarks" / "floor_dag.py", home.dags)
+    shutil.copytree(ROOT / "dags", home.dags_folder)
+    shutil.copy(ROOT / "lab" / "benchmarks" / "floor_dag.py", home.dags_folder)
     pq.write_table(pa.table({"n": [1]}), folder / "row.parquet")
     os.environ |= {"BENCHMARK_ROOT": str(ROOT), "BENCHMARK_FOLDER": str(folder)}
     airflow = LocalAirflow(home, processes)

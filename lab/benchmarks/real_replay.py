@@ -64,12 +64,12 @@ def compare(folder: StoragePath) -> list[Compared]:
     rows = []
     for strategy in STRATEGIES:
         settings = validate(SETTINGS | {"strategy": strategy}, label=strategy)
-        variants = [Variant(strategy, settings, current=True)]
+        variants = [Variant(strategy, settings, is_current=True)]
         began, ended = blocks[strategy]
         real = replay(recording, variants, settings, first_minute=began, last_minute=ended)[-1]
         found = replay(recording, variants, settings, last_minute=last, moves_from=first)[0]
-        ranges = float(np.mean(real.ranges)), float(np.mean(found.ranges))
-        rows.append(Compared(strategy, *ranges, real.moved, found.moved))
+        ranges = float(np.mean(real.score_ranges)), float(np.mean(found.score_ranges))
+        rows.append(Compared(strategy, *ranges, real.moved_count, found.moved_count))
     return rows
 
 

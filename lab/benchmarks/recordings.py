@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, Draft, table_file, with_run
+from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, Draft, table_file, with_run_column
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, TRAFFIC
@@ -40,19 +40,19 @@ def write(storage: ClusterStorage, brokers: int, bundles_each: int, minutes: int
     day = START.date()
     files = {name: table_file(storage, name, day) for name in ("brokers", "bundles", RUNS)}
     with (
-        Draft(files["brokers"], with_run(BROKERS)) as of_brokers,
-        Draft(files["bundles"], with_run(BUNDLES)) as of_bundles,
+        Draft(files["brokers"], with_run_column(BROKERS)) as of_brokers,
+        Draft(files["bundles"], with_run_column(BUNDLES)) as of_bundles,
         Draft(files[RUNS], RUNS_SCHEMA) as of_runs,
     ):
         for minute in range(minutes):
             at = START + timedelta(minutes=minute)
             run = f"{at:%Y%m%dT%H%M%S.%fZ}-{minute:08x}"
             rows, held = load.tables(minute)
-            of_brokers.add(rows, run)
-            of_bundles.add(held, run)
-            of_runs.add(_listed(run, at, held.num_rows))
+            of_brokers.add_rows(rows, run)
+            of_bundles.add_rows(held, run)
+            of_runs.add_rows(_listed(run, at, held.num_rows))
         for draft in (of_brokers, of_bundles, of_runs):
-            draft.finish()
+            draft.close_file()
             draft.publish()
 
 

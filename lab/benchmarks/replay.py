@@ -49,7 +49,7 @@ def _replay(storage: ClusterStorage, minutes: int) -> Callable[[], Taken]:
     request = ReplayRequest(cluster=NAME, settings=Settings(), start=START, end=end, grid=GRID)
 
     def once() -> Taken:
-        folder = storage.new_replay(START)
+        folder = storage.new_replay_folder(START)
         request.write(folder)
         taken = submit(app_path("replay"), "--root", storage.root, "--replay", folder.uri)()
         answer = (folder / ANSWER).read_json()

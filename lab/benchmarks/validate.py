@@ -50,7 +50,7 @@ def main(address: str, what: str) -> None:
     begun = time.monotonic()
     if what == "read":
         for name in INPUT:
-            Snapshot(run).table(name)
+            Snapshot(run).read_table(name)
     else:
         validate(run)
     print(time.monotonic() - begun)

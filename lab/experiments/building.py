@@ -33,14 +33,14 @@ def build(scenario: Scenario, seed: int, *, direct: bool) -> RunSpec:
     brokers = _brokers(scenario)
     bundles = _bundles(scenario, seed)
     costs = scenario.unload_cost.model_dump()
-    rules = ClusterRules(direct=direct, busy_cpu=scenario.busy_cpu, **scenario.reports.model_dump(), **costs)
+    rules = ClusterRules(assigns_at_once=direct, busy_cpu=scenario.busy_cpu, **scenario.reports.model_dump(), **costs)
     started = np.array(_of_each(scenario, "started"), dtype=bool)
     owner, bundles = _placed(scenario, seed, brokers, bundles, rules.cost, started)
     return RunSpec(
         brokers=brokers,
         workload=Workload(bundles, _on_off(scenario), _traffic_spikes(scenario, seed, len(bundles.names)), seed),
-        owner=owner,
-        started=started,
+        initial_owner=owner,
+        is_started=started,
         rules=rules,
         events=_events(scenario),
         cpu_spikes=tuple(

@@ -63,33 +63,33 @@ def balance(spec: RunSpec, settings: Settings, minutes: int, recorder: Recorder)
     scores = np.zeros(len(spec.brokers.names))
 
     def place(bundle: int, candidates: list[int]) -> int | None:
-        chosen = balancer.place(bundle, candidates)
+        chosen = balancer.place_bundle(bundle, candidates)
         if chosen is not None:
             recorder.placed(chosen, scores, simulation.alive)
         return chosen
 
     simulation = Simulation(spec, place)
     for _ in range(minutes):
-        report = simulation.step()
+        report = simulation.run_minute()
         scores = true_scores(simulation)
         minute = minute_of(report, spec.brokers)
         without_broker = float(simulation.down @ spec.workload.bundles.clients)
-        carried = minute.brokers.traffic[2] + minute.brokers.traffic[3]
+        carried = minute.broker_loads.traffic[2] + minute.broker_loads.traffic[3]
         recorder.minute(scores, simulation.alive, carried, without_broker)
         try:
-            moves = balancer.decide(minute)
+            moves = balancer.choose_moves(minute)
         except BaseException as error:  # a strategy from outside may raise anything
             raise StrategyError(f"minute {report.minute}: {error_line(error)}") from None
         if moves:
-            throughput = minute.bundles[2] + minute.bundles[3]
-            moved = [move.bundle for move in moves]
+            throughput = minute.bundle_loads[2] + minute.bundle_loads[3]
+            moved = [move.bundle_index for move in moves]
             sources = report.owner[moved].tolist()
-            swapped = [move.swapped for move in moves]
+            swapped = [move.is_swapped for move in moves]
             recorder.unloads(report.minute, zip(sources, throughput[moved].tolist(), swapped, strict=True))
             for move in moves:
-                if not move.swapped:
-                    recorder.placed(move.destination, scores, simulation.alive)
-            simulation.unload(Unload(move.bundle, move.destination) for move in moves)
+                if not move.is_swapped:
+                    recorder.placed(move.broker_index, scores, simulation.alive)
+            simulation.unload(Unload(move.bundle_index, move.broker_index) for move in moves)
 
 
 def true_scores(simulation: Simulation) -> Floats:
@@ -103,11 +103,11 @@ def minute_of(report: Report, machines: BrokerColumns) -> Minute:
     """Return the data that a balancer has at the end of a simulated minute."""
     said, owned = report.brokers, report.owner[report.owner != NOBODY]
     # A topic in each bundle.
-    topics = np.bincount(owned, minlength=len(report.registered))
+    topics = np.bincount(owned, minlength=len(report.is_registered))
     brokers = BrokerLoads(
-        registered=report.registered,
-        reported=report.reported,
-        age=report.age,
+        registered=report.is_registered,
+        is_reported=report.is_reported,
+        report_age_s=report.report_age_s,
         usage=np.array([said.cpu, said.bandwidth_in, said.bandwidth_out]),
         limits=np.stack([machines.cpu_limit, machines.nic, machines.nic]),
         traffic=np.vstack([_rows(said.traffic), topics]),

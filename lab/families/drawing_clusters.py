@@ -39,7 +39,7 @@ def draw(family: Family, seed: int, *, direct: bool) -> RunSpec:
     load = float(random.uniform(*family.brokers.load))
     started = np.arange(at_start + family.changes.spare) < at_start
     brokers = _brokers(family, seed, len(started))
-    rules = ClusterRules(direct=direct, **family.reports.model_dump())
+    rules = ClusterRules(assigns_at_once=direct, **family.reports.model_dump())
     wanted = (load - BASE_LOAD) / 100 * brokers.cpu_limit * started
     bundles = _bundles(family, seed, at_start, rules.cost, wanted.sum())
     stable = max(1, at_start - family.changes.spare)
@@ -48,8 +48,8 @@ def draw(family: Family, seed: int, *, direct: bool) -> RunSpec:
         brokers=brokers,
         workload=Workload(bundles, tuple(_lagging(family, seed, at_start)), seed=seed, series=series.round(_DIGITS)),
         # As an operator would who knows cores and messages, but neither slow machines nor costs.
-        owner=assign_bundles(bundles.msg_rate_in, wanted),
-        started=started,
+        initial_owner=assign_bundles(bundles.msg_rate_in, wanted),
+        is_started=started,
         rules=rules,
         events=tuple(sorted((*_restarts(family, seed, stable), *_scalings(family, seed, started, stable)))),
         seed=seed,

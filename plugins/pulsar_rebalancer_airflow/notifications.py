@@ -59,7 +59,7 @@ _URL_LOGGERS = ("apprise", "urllib3")
 """Loggers that write parts of URLs, which can contain secrets."""
 
 
-def send(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
+def send_messages(connection: str, messages: Sequence[AlertMessage]) -> tuple[list[bool], list[str]]:
     """Send messages in order, each to all receivers at the same time, until a time limit is reached.
 
     The notifier of Airflow's Apprise provider is not used: it drops Apprise's result and has no timeout. A receiver
@@ -149,8 +149,8 @@ def _ended_run(context: Context, now: datetime) -> EndedRun:
     return EndedRun(
         states={task: str(state) for task, state in states.items()},
         failures={task: reason for task, reason in failures.items() if isinstance(reason, str)},
-        seconds=(now - started.astimezone(UTC)).total_seconds() if started else None,
-        manual=dag_run.run_type != "scheduled",
+        duration_s=(now - started.astimezone(UTC)).total_seconds() if started else None,
+        is_manual=dag_run.run_type != "scheduled",
     )
 
 
@@ -181,18 +181,18 @@ def update_alerts(
     if pending:
         link = run_link(context)
         messages = [compose(cluster, message, value_lines, link) for message in pending]
-        accepted = deliver(settings.alert_connection, messages)
+        accepted = deliver_messages(settings.alert_connection, messages)
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
                 state = with_delivered(state, message)
-                _log.info("Alert sent: %s of condition %s", "end" if message.over else "start", message.condition)
+                _log.info("Alert sent: %s of condition %s", "end" if message.is_over else "start", message.condition)
     store.put(state)
 
 
-def deliver(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
+def deliver_messages(connection: str, messages: Sequence[AlertMessage]) -> list[bool]:
     """Send messages, and return whether a receiver accepted each. Errors are only logged, without secrets."""
     try:
-        taken, missed = send(connection, messages)
+        taken, missed = send_messages(connection, messages)
     except ImportError:
         _log.warning("Alerts need apache-airflow-providers-apprise: install pulsar-rebalancer[alerts]")
     except Exception as error:
@@ -245,7 +245,7 @@ def _send_roll_alert(
     detail = f"{roll.asked} no longer needs a restart" if is_over else roll.progress
     incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=detail)
     message = compose(entry.name, PendingMessage(condition, is_over, incident), [roll.progress], run_link(context))
-    return any(deliver(connection, [message]))
+    return any(deliver_messages(connection, [message]))
 
 
 _METRIC_OPTIONS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
@@ -273,7 +273,7 @@ def _send_measurements(measurements: Iterator[Measurement]) -> None:
     try:
         for measurement in measurements:
             name, labels = METRIC_PREFIX + measurement.name, dict(measurement.labels)
-            if measurement.counter:
+            if measurement.is_counter:
                 stats.incr(name, int(measurement.value), tags=labels)
             else:
                 stats.gauge(name, measurement.value, tags=labels)
@@ -283,7 +283,7 @@ def _send_measurements(measurements: Iterator[Measurement]) -> None:
 
 def _order_measurements(context: Context, cluster: str, settings: Settings) -> Iterator[Measurement]:
     orders = StateStore.from_context(context, cluster).orders()
-    if not orders.lost:
+    if not orders.lost_text:
         yield from measure_orders(cluster, settings, orders, datetime.now(UTC))
 
 
@@ -311,4 +311,4 @@ class AlertNotifier(BaseNotifier):
 
     def notify(self, context: Context) -> None:
         """Send the message; receivers show it as a failure."""
-        deliver(self.alert_connection, [AlertMessage(self.title, self.body, "failure")])
+        deliver_messages(self.alert_connection, [AlertMessage(self.title, self.body, "failure")])

@@ -111,7 +111,7 @@ def make_archive(path: Path) -> None:
 
 def _sample_run(root: str) -> StoragePath:
     storage, now = ClusterStorage(root, _CLUSTER), datetime.now(UTC)
-    run = storage.new_run(now)
+    run = storage.new_run_folder(now)
     of_run: dict[str, Any] = {"cluster": _CLUSTER, "collected_at": now}
     brokers = [f"broker-{n}:8080" for n in range(4)]
     load = {name: 100.0 * (n + 1) for n, name in enumerate(brokers)}

@@ -130,7 +130,7 @@ class ConnectedApplication:
             errors="replace",
         )
 
-    def wait(self, log: Callable[[str], object]) -> None:
+    def wait_for_end(self, log: Callable[[str], object]) -> None:
         last: deque[str] = deque(maxlen=_MAX_LAST_LINES)
         try:
             for line in self._process.stdout or ():
@@ -138,12 +138,12 @@ class ConnectedApplication:
                 last.append(line)
             code = self._process.wait()
         except BaseException:  # such as the task's time-out, after which nothing else would end the process
-            self.end()
+            self.stop_application()
             raise
         if code:
             raise AirflowException(f"The application ended with exit code {code}. Its last lines:\n{''.join(last)}")
 
-    def end(self) -> None:
+    def stop_application(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(_RELEASE_TIMEOUT_S)

@@ -113,7 +113,7 @@ class StoredState:
     def orders(
         self, started_at: datetime | None = None, models: Collection[type[StateDocument]] = ALL_DOCUMENTS
     ) -> OrdersInForce:
-        """Return the current orders. If a document is lost, `OrdersInForce.lost` says so: orders may be missing.
+        """Return the current orders. If a document is lost, `OrdersInForce.lost_text` says so: orders may be missing.
 
         `started_at` is the start of the run in progress, to decide whether a stop affects it, or None. `models`
         are the documents to check for a loss.
@@ -123,7 +123,7 @@ class StoredState:
         others = (once.peek(model) for model in (Control, Breaker, Question, Answers))
         drains = roll.with_roll_drain(once.peek(Drains))
         return OrdersInForce.build(
-            *others, roll, drains, lost=_lost_text(once.lost_documents(models)), started_at=started_at
+            *others, roll, drains, lost=_lost_documents_text(once.lost_documents(models)), started_at=started_at
         )
 
     def orders_text(
@@ -133,7 +133,7 @@ class StoredState:
 
         `started_at` is as in `orders`; `origins` are the sources of the settings, by name, if known.
         """
-        now, orders = datetime.now(UTC), replace(self.orders(started_at), origins=origins or {})
+        now, orders = datetime.now(UTC), replace(self.orders(started_at), setting_origins=origins or {})
         closed = holds_now(settings, orders, now, JudgedRun(now, self.last_plan()))
         return orders_sentence(settings, closed, orders, now)
 
@@ -144,7 +144,7 @@ class StoredState:
         if plan is not None and plan.run_id == airflow_run_id:
             return plan
         approval = self.get(Answers).approval(identity, airflow_run_id)
-        return approval.handed_over if approval else None
+        return approval.as_handed_over_plan if approval else None
 
     def is_approved(self, summary: Summary, airflow_run_id: str) -> bool:
         """Return whether a run carries out a plan that a person approved. Raises StateError `state_lost`."""
@@ -167,14 +167,14 @@ class StateStore(StoredState):
     def put(self, document: StateDocument) -> None:
         self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
-    def begin(self) -> None:
+    def write_missing(self) -> None:
         """Write missing documents before the first run is committed, so that later losses are noticed.
 
         Raises StateError `state_lost`.
         """
         once = StoredState(cache(self.raw), self.storage)
         if lost := once.lost_documents():
-            raise StateError(Reason.STATE_LOST, _lost_text(lost))
+            raise StateError(Reason.STATE_LOST, _lost_documents_text(lost))
         if any(once.raw(model.KEY) is None for model in ALL_DOCUMENTS):
             self.replace_lost()
 
@@ -187,5 +187,5 @@ class StateStore(StoredState):
         self.put(change(self.get(MovesState)))
 
 
-def _lost_text(lost_reasons: Mapping[str, str]) -> str:
+def _lost_documents_text(lost_reasons: Mapping[str, str]) -> str:
     return "; ".join(f"{key}: {why}" for key, why in lost_reasons.items())

@@ -29,7 +29,7 @@ from pulsar_rebalancer.decide.validation import (
     suites_folder,
 )
 from pulsar_rebalancer.errors import RebalancerError
-from pulsar_rebalancer.run.findings import MAX_QUOTED, explain
+from pulsar_rebalancer.run.findings import MAX_QUOTED, explain_validation
 from pulsar_rebalancer.run.request import Finding, RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.state import MovesState
@@ -111,7 +111,7 @@ def _page_html(
         policy=SECURITY_POLICY,
         run=run,
         request=request,
-        explanation=explain(validation),
+        explanation=explain_validation(validation),
         findings=[
             (f.effect, f.reason, one_line(f.subject, MAX_QUOTED), one_line(f.detail, MAX_QUOTED))
             for f in validation.findings[:MAX_FINDINGS]

@@ -86,10 +86,8 @@ def _by_hand_param(name: str, field: FieldInfo) -> Param:
 def _form_params(model: type[BaseModel], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Param]:
     """Return a form with these fields of a model, each with its default and JSON schema."""
     return {
-        name: Param(
-            **given, title=name.replace("_", " ").capitalize(), description=model.model_fields[name].description
-        )
-        for name, given in fields.items()
+        name: Param(**args, title=name.replace("_", " ").capitalize(), description=model.model_fields[name].description)
+        for name, args in fields.items()
     }
 
 

@@ -114,7 +114,7 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
 
 
 def read_frame(spark: SparkSession, files: Sequence[StoragePath], schema: pa.Schema) -> DataFrame:
-    return spark.read.schema(spark_schema(schema)).parquet(*(file.for_spark for file in files))
+    return spark.read.schema(spark_schema(schema)).parquet(*(file.spark_uri for file in files))
 
 
 def partition_count(spark: SparkSession) -> int:
@@ -125,7 +125,7 @@ def write_frame(frame: DataFrame, file: StoragePath) -> None:
     """Write a table to a folder of files. Output from an earlier attempt is replaced."""
     # Bundle names and most values occur only once: Parquet would fill a dictionary only to discard it.
     once = {f"{_DICTIONARY_OPTION}#{name}": "false" for name in frame.columns if name in _DISTINCT_COLUMNS}
-    frame.write.mode("overwrite").options(**once).parquet(file.for_spark)
+    frame.write.mode("overwrite").options(**once).parquet(file.spark_uri)
 
 
 def literal(spark: SparkSession, rows: Iterable[Mapping[str, Cell]], schema: pa.Schema) -> DataFrame:
@@ -161,7 +161,7 @@ def bundles_of_run(spark: SparkSession, run: RunInput) -> DataFrame:
 
 def store_means(run: RunInput, bundles: DataFrame) -> None:
     """Write the means for the next run if the sample counts."""
-    if run.counting.counts:
+    if run.hit_rules.counts:
         _write_means(run, bundles)
 
 

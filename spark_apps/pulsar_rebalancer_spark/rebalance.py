@@ -60,7 +60,7 @@ RULES = pa.schema({**_KEY, **_SETTINGS, **_RUN_COLUMNS})
 BUNDLES_PER_TASK = 100_000
 
 
-def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
+def decide_run(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     """Make and write the plan for one run; `spark` waits for the Spark session and returns it.
 
     Raises SnapshotError `file_damaged` if the tables have no broker of the run's cluster.
@@ -82,12 +82,12 @@ def decide(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         try:
             # While Spark starts and computes the means.
             learned = learning_of(run)
-            learned.write(run)
-            bundles = RunBundles(run, means, learned.loads)
+            learned.write_costs(run)
+            bundles = RunBundles(run, means, learned.bundle_loads)
             planned = run_plan.plan_run(run, bundles, learned, _make_judge(tuned.result, run))
             kept.result()
         finally:
-            if not run.counting.counts:
+            if not run.hit_rules.counts:
                 run.new_means_file.delete()
     return plan_files.write_run(run, planned)
 
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str], spark: Future[SparkSession]) -> int:
     parser.add_argument("--run", required=True, help="folder of the run")
     given, started = parser.parse_args(arguments), time.monotonic()
     try:
-        summary = decide(spark.result, RunInput.read(given.run.rstrip("/")))
+        summary = decide_run(spark.result, RunInput.read(given.run.rstrip("/")))
     except BaseException as error:  # someone else's strategy may raise anything
         print(f"not decided: {given.run}: {_error_text(error, given.root)}", file=sys.stderr, flush=True)
         return 1

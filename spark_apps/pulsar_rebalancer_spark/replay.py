@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.replay.replay_run import PreparedReplay, Progress, parts_of, prepare, replay_part, write_results
-from pulsar_rebalancer.replay.variant_outcome import merged_outcomes
+from pulsar_rebalancer.replay.variant_outcome import outcome_by_variant
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_spark.application import session
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-def run(context: SparkContext, prepared_replays: Sequence[PreparedReplay]) -> dict[str, str]:
+def run_replays(context: SparkContext, prepared_replays: Sequence[PreparedReplay]) -> dict[str, str]:
     """Run the replays on the executors, and write each one's answer, table and report.
 
     Return the error of each failed replay, by the replay's folder.
@@ -40,13 +40,13 @@ def run(context: SparkContext, prepared_replays: Sequence[PreparedReplay]) -> di
         answers = [answer for part, answer in zip(parts, done, strict=True) if part.work == replay.work.uri]
         wrong = next((answer for answer in answers if isinstance(answer, str)), None)
         if wrong is not None:
-            failed[replay.folder.uri] = wrong
+            failed[replay.replay_folder.uri] = wrong
         else:
             outcomes = [outcome for answer in answers if not isinstance(answer, str) for outcome in answer]
             try:
-                write_results(replay, merged_outcomes(outcomes), time.monotonic() - started)
+                write_results(replay, outcome_by_variant(outcomes), time.monotonic() - started)
             except RebalancerError as error:
-                failed[replay.folder.uri] = str(error)
+                failed[replay.replay_folder.uri] = str(error)
         replay.work.delete()
     return failed
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     if ready:
         spark = session()
         try:
-            for folder_uri, why in run(spark.sparkContext, ready).items():
+            for folder_uri, why in run_replays(spark.sparkContext, ready).items():
                 failed = True
                 print(f"not replayed: {folder_uri}: {why}", file=sys.stderr, flush=True)
         finally:

@@ -98,9 +98,7 @@ def test_state_is_an_inlet_and_never_an_outlet(dags: dict[str, DAG]) -> None:
     touching = {task_id for task_id, task in tasks.items() if state_asset("east") in task.inlets}
 
     assert touching == {"collect", "record", "gate", "split", "unload", "report", "order", "control"}
-    assert {task_id: task.outlets for task_id, task in tasks.items() if task.outlets} == {
-        "report": [moves_alias("east")]
-    }
+    assert {name: task.outlets for name, task in tasks.items() if task.outlets} == {"report": [moves_alias("east")]}
 
 
 def test_dags_run_one_at_a_time_without_catchup(dags: dict[str, DAG]) -> None:

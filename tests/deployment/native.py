@@ -20,7 +20,7 @@ from tests.deployment.postgres import Postgres
 from tests.patience import PATIENCE
 from tests.pulsar.processes import free_ports
 
-from pulsar_rebalancer_airflow.embedded.local_airflow import Processes, tail
+from pulsar_rebalancer_airflow.embedded.local_airflow import Processes, last_lines
 
 _HOME = "/opt/airflow"
 # Outside of a container nobody else shall reach them.
@@ -151,5 +151,7 @@ class Native:
                 return
             if time.monotonic() > limit:
                 said = f"{done.stdout}{done.stderr}"[-1000:]
-                raise RuntimeError(f"{name} is not healthy: {command} says {said}; its log:\n{tail(self._log(name))}")
+                raise RuntimeError(
+                    f"{name} is not healthy: {command} says {said}; its log:\n{last_lines(self._log(name))}"
+                )
             time.sleep(0.5)

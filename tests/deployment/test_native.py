@@ -104,7 +104,7 @@ def deployment(env_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         image = {"AIRFLOW__PULSAR_REBALANCER__SPARK_ARCHIVE": str(archive)}
         native = Native(services, {("airflow-apiserver", "8080"): port}, folder / "airflow", processes, image)
         try:
-            home = AirflowHome(folder / "airflow", clusters={}, connections={}, port=port)
+            home = AirflowHome(folder / "airflow", cluster_settings={}, connections={}, port=port)
             airflow = Deployed(home, processes, variables["AIRFLOW_ADMIN_PASSWORD"])
             yield Deployment(native, airflow, folder / "airflow")
         finally:

@@ -313,7 +313,7 @@ def decided_in_one_session() -> Iterator[None]:
 
     def decide(operator: Any, context: Any, connection: Any) -> None:
         *_, run = operator.application_args
-        rebalance.decide(lambda: session, RunInput.read(run))
+        rebalance.decide_run(lambda: session, RunInput.read(run))
 
     with mock.patch.object(SparkApplicationOperator, "_submit", decide):
         yield

@@ -84,7 +84,7 @@ class Stage:
     @property
     def pipe(self) -> Path:
         """While this named pipe exists, *decide* waits for somebody who writes into it."""
-        return self.airflow.home.dags / f"{self.dag()}.pipe"
+        return self.airflow.home.dags_folder / f"{self.dag()}.pipe"
 
     def asks(self, method: str, path: str, body: object) -> None:
         """Ask Airflow's API for a change, with the session of the browser's user; again if its database is busy."""
@@ -119,7 +119,7 @@ class Stage:
 
     @contextmanager
     def another_user(self) -> Iterator[None]:
-        known = json.loads(self.airflow.home.passwords.read_text())[ANOTHER]
+        known = json.loads(self.airflow.home.password_file.read_text())[ANOTHER]
         login = {"username": ANOTHER, "password": known}
         token = httpx.post(f"{self.airflow.home.url}/auth/token", json=login, timeout=PATIENCE).json()["access_token"]
         cookies = self.chromium.send("Network.getCookies")["cookies"]
@@ -221,13 +221,13 @@ def stages(folder: Path, parts: Collection[Part]) -> Iterator[dict[str, Stage]]:
             connections[part.name] = {"conn_type": "pulsar_admin", "host": host, "password": served.token}
         home = Home(
             folder=folder / "airflow",
-            clusters={part.name: part.settings | {"connection": part.name} for part in parts},
+            cluster_settings={part.name: part.settings | {"connection": part.name} for part in parts},
             connections=connections,
             spark_archive=cached_archive(CHECKOUT / ".cache"),
-            dags=folder / "dags",
+            dags_folder=folder / "dags",
         )
-        home.dags.mkdir()
-        (home.dags / "dags.py").write_text(DAGS)
+        home.dags_folder.mkdir()
+        (home.dags_folder / "dags.py").write_text(DAGS)
         home.prepare(keep_data=False)
         airflow = LocalAirflow(home, stack.enter_context(Processes()))
         airflow.start()

@@ -12,10 +12,10 @@ from tests.bad_input import ALL, BLOCKED, COLDEST, COLLECT, HELD, ONE, OTHERS, P
 from tests.integration.airflow_world import Outcome, World, world
 from tests.token_issuer import TokenIssuer, bad_credentials, token_issuer
 
-from pulsar_rebalancer.decide.validation import validate
+from pulsar_rebalancer.decide.validation import validate_run
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
@@ -146,7 +146,7 @@ def test_bad_input(cluster, rebalance, issuing, row, monkeypatch):
         assert Reason(row.reason).action in str(refused.value)
     else:
         # As Great Expectations reads the same suites, which takes seconds.
-        found_as_told(row, validate(Snapshot(run)), concerned)
+        found_as_told(row, validate_run(Snapshot(run)), concerned)
 
 
 WHOLE = [
@@ -209,7 +209,7 @@ def found_as_told(row: Row, validation: Validation, concerned: str) -> None:
     assert first.detail.startswith(row.detail)
     if row.effect == "quarantine" and not row.bundle:
         assert [finding.subject for finding in found] == [concerned]
-    (told,) = [told for told in explain(validation).reasons if told.reason == row.reason]
+    (told,) = [told for told in explain_validation(validation).reasons if told.reason == row.reason]
     assert (told.effect, told.count) == (row.effect, len(found))
     for code in filter(None, (row.reason, row.cause)):
         assert Reason(code).action in told.action

@@ -166,7 +166,7 @@ class Other:
         busy = airflow.trigger(CONTROL, {"action": "stop", "reason": "first"})
         during(lambda: "running" in [task["state"] for task in airflow.tasks(CONTROL, busy)[-1:]], airflow, WEST)
         self._run = airflow.trigger(CONTROL, {"action": "stop", "reason": "second"})
-        state = airflow.home.storage / "west" / "state"
+        state = airflow.home.storage_folder / "west" / "state"
         during(lambda: any("second" in noted.read_text() for noted in state.glob("change-*-stop.json")), airflow, WEST)
         self._meanwhile = airflow.run(CONTROL, busy)["state"]
         self.cluster.faults.clear()
@@ -265,7 +265,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         patch.setattr(other.cluster, "unload_at", other.unload_at)
         home = Home(
             folder=folder / "airflow",
-            clusters={"east": SETTINGS, "west": SETTINGS | {"connection": "west", "unload_concurrency": 1}},
+            cluster_settings={"east": SETTINGS, "west": SETTINGS | {"connection": "west", "unload_concurrency": 1}},
             connections={
                 "pulsar_admin_default": connection(served),
                 "west": connection(served_west),

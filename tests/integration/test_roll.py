@@ -114,7 +114,7 @@ def test_three_brokers_one_after_the_other(east: World, monkeypatch: pytest.Monk
     assert [turn["broker"] for turn in told["restarts"]] == [*order]
     assert not any(turn["why_not"] for turn in told["restarts"])
     assert (told["refused"], told["waits"]) == ("", "")
-    assert not state(east).active
+    assert not state(east).is_active
 
     # The first broker, by the user's own DAG.
     begun = east.begin(east.start("roll", plan=told["plan"]), "roll", last="roll")

@@ -95,7 +95,7 @@ class Cluster:
     @contextmanager
     def unending(self) -> Iterator[None]:
         """Meanwhile, no scheduled run ends."""
-        held = self.airflow.home.dags / "held"
+        held = self.airflow.home.dags_folder / "held"
         held.touch()
         try:
             yield
@@ -137,12 +137,12 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         home = Impatient(
             folder=folder / "airflow",
-            clusters={"east": SETTINGS},
+            cluster_settings={"east": SETTINGS},
             connections={
                 "pulsar_admin_default": {"conn_type": "pulsar_admin", "host": host, "password": served.token},
                 "spark_default": spark.fields(),
             },
-            dags=folder / "dags",
+            dags_folder=folder / "dags",
         )
         home.prepare(keep_data=False)
         airflow = LocalAirflow(home, processes)

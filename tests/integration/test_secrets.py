@@ -117,7 +117,7 @@ def test_no_secret_is_left_anywhere(tmp_path, monkeypatch, capfd, caplog):
             failed.append(vault.run())
         connect(vault, issuing, monkeypatch)
         with monkeypatch.context() as broken:
-            broken.setattr(collect_module, "save", lambda *_: 1 / 0)
+            broken.setattr(collect_module, "write_sample", lambda *_: 1 / 0)
             failed.append(vault.run())
         pages = [(name, dag.doc_md or "") for name, dag in vault._bag().dags.items()]
         token = vault.served.token

@@ -72,14 +72,14 @@ def test_its_parts_carry_on_with_their_share_of_its_means(split, first, done):
     before = means_of(split)[done.bundle]
     # so that value and mean differ: were it not carried on, the value would be the mean
     cluster = split.served.cluster
-    for part in done.parts:
+    for part in done.share_by_part:
         cluster.scale_load(0.5, bundle=part)
     cluster.samples.take_statistics(cluster.clock.now(), cluster.ownership.owner)
     second = split.run()
     assert second.state == "success"
     means = means_of(split)
     assert done.bundle not in means
-    for part, share in done.parts.items():
+    for part, share in done.share_by_part.items():
         assert means[part]["samples"] == 2
         assert means[part]["msg_rate_in"] == pytest.approx(0.75 * share * before["msg_rate_in"], rel=0.01)
         assert means[part]["long_term_msg_rate"] == pytest.approx(0.75 * share * before["long_term_msg_rate"], rel=0.01)

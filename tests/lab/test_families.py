@@ -55,8 +55,8 @@ def test_in_a_deployment_every_broker_restarts_one_after_another():
     spec = draw(short("sealed_deployments", 2880), 7, direct=False)
     there, first = len(spec.brokers.names), spec.events[: 2 * len(spec.brokers.names)]
     assert [event.broker for event in first[::2]] == list(range(there))
-    assert [event.happening for event in first] == ["stop", "start"] * there
-    assert all(stop.minute - start.minute == 8 for start, stop in pairwise(first) if stop.happening == "stop")
+    assert [event.event_kind for event in first] == ["stop", "start"] * there
+    assert all(stop.minute - start.minute == 8 for start, stop in pairwise(first) if stop.event_kind == "stop")
 
 
 def test_bundles_of_a_tenant_burst_together():
@@ -93,11 +93,11 @@ def test_no_strategy_is_given_the_costs_of_messages_or_the_slowness_of_brokers()
     family = short("hidden_slow", 5)
     spec = draw(family, 7, direct=False)
     assert spec.brokers.slowness.max() > 1.2  # type: ignore[union-attr]
-    report = Simulation(spec).step()
+    report = Simulation(spec).run_minute()
     given = minute_of(report, spec.brokers)
     # The limits are those of the cores; the only trace of the truth is the CPU that is used.
-    assert given.brokers.limits[0].tolist() == spec.brokers.cpu_limit.tolist()
-    values = [given.bundles.ravel(), given.brokers.traffic.ravel(), given.brokers.limits.ravel()]
+    assert given.broker_loads.limits[0].tolist() == spec.brokers.cpu_limit.tolist()
+    values = [given.bundle_loads.ravel(), given.broker_loads.traffic.ravel(), given.broker_loads.limits.ravel()]
     hidden = {*spec.workload.bundles.cost.tolist(), *np.unique(spec.brokers.slowness)[1:].tolist()}
     assert not hidden & set(np.concatenate(values).tolist())
 

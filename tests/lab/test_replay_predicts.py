@@ -59,38 +59,38 @@ def real(spec: RunSpec, settings: Settings, minutes: int, writer: Writer | None 
     balancer, found = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), settings), Real([], [])
     simulation = Simulation(spec)
     for number in range(minutes):
-        minute = minute_of(simulation.step(), spec.brokers)
-        scores = minute.brokers.percents[0]
+        minute = minute_of(simulation.run_minute(), spec.brokers)
+        scores = minute.broker_loads.percents[0]
         found.ranges.append(float(scores.max() - scores.min()))
         if writer is not None:
-            writer.add(number, kept(minute, writer))
+            writer.add_sample(number, kept(minute, writer))
             continue
-        found.moves.append(balancer.decide(minute))
-        simulation.unload(Unload(move.bundle, move.destination) for move in found.moves[-1])
+        found.moves.append(balancer.choose_moves(minute))
+        simulation.unload(Unload(move.bundle_index, move.broker_index) for move in found.moves[-1])
     return found
 
 
 def kept(minute: Minute, writer: Writer) -> KeptSample:
-    brokers, count = minute.brokers, len(minute.brokers.registered)
+    brokers, count = minute.broker_loads, len(minute.broker_loads.registered)
     unknown = np.full((len(RESOURCES), count), np.nan)
     usage, limits = unknown.copy(), unknown.copy()
     at = [RESOURCES.index(name) for name in minute.resources]
     usage[at], limits[at] = brokers.usage, brokers.limits
     return KeptSample(
-        brokers=np.arange(count),
+        broker_numbers=np.arange(count),
         usage=usage,
         limits=limits,
         traffic=brokers.traffic,
         averages=np.full((len(AVERAGES), count), np.nan),
-        versions=np.full(count, writer.versions.number("")),
-        age=brokers.age,
-        started=np.full(count, np.nan),
-        reported=brokers.reported,
+        version_numbers=np.full(count, writer.broker_versions.number("")),
+        report_age_s=brokers.report_age_s,
+        started_at_s=np.full(count, np.nan),
+        is_reported=brokers.is_reported,
         bundles=np.arange(len(minute.owner)),
         owner=minute.owner,
-        carried=minute.bundles,
+        loads=minute.bundle_loads,
         left_out=np.zeros(len(minute.owner), dtype=bool),
-        policies=np.array([writer.policy_set_number(NO_POLICIES)]),
+        policies_number=np.array([writer.policy_set_number(NO_POLICIES)]),
     )
 
 
@@ -111,9 +111,9 @@ def test_a_replay_knows_what_moves_of_unequal_bundles_between_unequal_brokers_do
     spec, settings, minutes = cluster(2, 240), contestants()[GAIN].settings, 240
     recording, happened = recorded(spec, minutes, tmp_path), real(spec, settings, minutes)
     assert any(happened.moves)
-    monkeypatch.setattr(Balancer, "decide", lambda _, minute: happened.moves[minute.number])
+    monkeypatch.setattr(Balancer, "choose_moves", lambda _, minute: happened.moves[minute.number])
     [outcome] = replay(recording, [Variant(GAIN, settings)], settings)
-    wrong = np.abs(np.array(outcome.ranges) - happened.ranges)[MIN_LEARNING_SAMPLES:]
+    wrong = np.abs(np.array(outcome.score_ranges) - happened.ranges)[MIN_LEARNING_SAMPLES:]
     # In proportion to messages, it is 18.4 points.
     assert wrong.mean() < 4.5
 

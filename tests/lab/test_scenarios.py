@@ -69,9 +69,9 @@ def test_a_shipped_scenario_starts_as_it_says(name):
     assert sorted(spec.workload.bundles.names) == list(spec.workload.bundles.names)
     simulation = Simulation(spec)
     for _ in range(10):
-        simulation.step()
+        simulation.run_minute()
     assert simulation.truth is not None
-    scores = simulation.truth.score(spec.brokers)[spec.started]
+    scores = simulation.truth.score(spec.brokers)[spec.is_started]
     if given.load:
-        assert scores == pytest.approx(np.array(given.load)[spec.started], abs=4)
+        assert scores == pytest.approx(np.array(given.load)[spec.is_started], abs=4)
     assert scores.max() < 100

@@ -20,7 +20,7 @@ from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
 from pulsar_rebalancer.state import Learned
-from pulsar_rebalancer.strategies.learning import Sums, learn
+from pulsar_rebalancer.strategies.learning import BundleSums, learn
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
 
 pytestmark = pytest.mark.system
@@ -70,7 +70,7 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
         run = RunInput.read(made.uri)
         listed = run.brokers_without(left_out_of(run))
-        held = run.table("bundles")
+        held = run.read_table("bundles")
         for measure in ("msg_rate", "msg_throughput"):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
         held = held.append_column("long_term_msg_rate", held["msg_rate"])
@@ -87,9 +87,9 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
         # It would try the coldest broker, which is reserved, again and again.
         policies = Policies()
     rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
-    sums = {row["broker"]: Sums(*(row["msg_rate_sum"],) * 5) for row in rates}
+    sums = {row["broker"]: BundleSums(*(row["msg_rate_sum"],) * 5) for row in rates}
     learning = learn(Learned(), listed, sums, [], run.settings, 1.0)
-    given = StrategyInput(run.settings, listed, Bundles(held), run.counting, policies=policies, learning=learning)
+    given = StrategyInput(run.settings, listed, Bundles(held), run.hit_rules, policies=policies, learning=learning)
     found = decided_by(given)
     # UniformLoadShedder sheds from one broker in a run.
     fewest = 0 if run.settings.strategy == Strategy.UNIFORM else len(listed) / 8

@@ -89,7 +89,7 @@ class Admin:
     def owner(self, bundle: str) -> str:
         """The id of the broker that owns ``tenant/namespace/0x…_0x…``, as it says itself: others redirect to it.
 
-        The list of a broker's bundles is not asked for: see ``BundleAdmin.owns``.
+        The list of a broker's bundles is not asked for: see ``BundleAdmin.is_owner``.
         """
         answer = self._positions(bundle)
         return self._by_url[f"{answer.url.scheme}://{answer.url.netloc.decode()}"]

@@ -80,7 +80,7 @@ def rebalancer(cluster: PulsarCluster, folder: Path, settings: dict[str, Any]) -
     """Airflow standalone with the DAG of the cluster, which is paused, logged in."""
     home = _Paused(
         folder=folder,
-        clusters={"real": settings | {"connection": "pulsar_admin_real"}},
+        cluster_settings={"real": settings | {"connection": "pulsar_admin_real"}},
         connections={
             "pulsar_admin_real": connection(cluster),
             "spark_default": {"conn_type": "spark", "host": "local[2]"},

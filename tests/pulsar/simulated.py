@@ -80,11 +80,11 @@ def predicted(
     balancer = Balancer(Roster(brokers.names, bundles.names), Settings(**settings))
     moved, before = dict[int, int](), list[float]()
     for minute in range(minutes):
-        moves = balancer.decide(minute_of(simulation.step(), brokers))
+        moves = balancer.choose_moves(minute_of(simulation.run_minute(), brokers))
         if moves:
             moved[minute] = len(moves)
             before = before or _in_order(true_scores(simulation))
-            simulation.unload(Unload(move.bundle, move.destination) for move in moves)
+            simulation.unload(Unload(move.bundle_index, move.broker_index) for move in moves)
     return Course(
         waited=min(moved, default=minutes),
         lasted=max(moved, default=minutes) - min(moved, default=minutes),

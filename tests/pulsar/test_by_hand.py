@@ -114,7 +114,7 @@ def test_manual_plans_unload_drain_split_and_undo(
 
             # A broker that dies when the first of its bundles has left.
             killed: list[int] = []
-            noted = WaveHistory.add
+            noted = WaveHistory.add_outcome
 
             def add(history: WaveHistory, *outcome: Any) -> None:
                 noted(history, *outcome)
@@ -122,7 +122,7 @@ def test_manual_plans_unload_drain_split_and_undo(
                     cluster.kill_broker(1)
                     killed.append(1)
 
-            monkeypatch.setattr(WaveHistory, "add", add)
+            monkeypatch.setattr(WaveHistory, "add_outcome", add)
             acted(hand, action="drain", broker=one, **BUSY)
             dying = hand.run()
             assert Written.read(dying.folder).counts[Reason.MOVED] >= 1

@@ -92,10 +92,8 @@ def test_a_broker_is_upgraded(
                 run = world.run()
                 if run.state == "success" and (written := Written.find(run.folder)):
                     # Those that left the broker, and those that came back to it.
-                    crossed = (
-                        end for end in written.moves if end.owner and (end.source == zero) != (end.owner == zero)
-                    )
-                    moves.update(end.bundle for end in crossed)
+                    across = (end for end in written.moves if end.owner and (end.source == zero) != (end.owner == zero))
+                    moves.update(end.bundle for end in across)
                 roll = world.go_on(roll, last="roll")
 
             assert (roll.state, roll.xcom("roll")) == ("success", {zero: "rolled"})

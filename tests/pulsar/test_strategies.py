@@ -24,7 +24,7 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
-from pulsar_rebalancer.collect.collector import RunTrigger, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
@@ -36,7 +36,7 @@ from pulsar_rebalancer.run.plan import Move, Summary, read_moves
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 QUOTA_US = 30_000
 RATE = 3500.0
@@ -77,13 +77,13 @@ class World:
     async def _run(self, entry: ClusterEntry) -> tuple[Summary, list[Move], list[MoveOutcome]]:
         token = SecretStr(self.cluster.admin_token) if self.cluster.admin_token else None
         now = datetime.now(UTC)
-        run = self.storage.new_run(now)
+        run = self.storage.new_run_folder(now)
         async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
             collected = await collect(admin, entry, RunTrigger(now, "test"))
-            self.sampled = self.sampled or dict(collected.tables)
-            save(replace(collected, tables=self.sampled), run)
+            self.sampled = self.sampled or dict(collected.input_tables)
+            write_sample(replace(collected, input_tables=self.sampled), run)
             self._prepare(run)
-            summary = decide(lambda: self.spark, RunInput.read(run.uri))
+            summary = decide_run(lambda: self.spark, RunInput.read(run.uri))
             moves, outcomes = read_moves(run), []
             for _, wave in groupby(moves, key=lambda move: move.wave):
                 outcomes += await carry_out_moves(

@@ -75,7 +75,7 @@ class Finished(NamedTuple):
 def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Policies | None = None) -> Finished:
     state, force = StrategyState(ShedderState(hits=hits)), given.force_threshold
     tables = given.settings, given.brokers, given.bundles
-    more: dict[str, Any] = {"force_threshold": force, "judge": given.judge, "brief": given.brief}
+    more: dict[str, Any] = {"force_threshold": force, "judge": given.judge, "may_omit_decisions": given.brief}
     found = decided_by(StrategyInput(*tables, given.counting, state, policies or Policies(), **more))
     decisions = found.full_decisions
     return Finished(decisions, found.moves, hits_after(decisions))
@@ -83,7 +83,7 @@ def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Polici
 
 def decided_by(given: StrategyInput) -> Plan:
     """The plan of a run in which nobody but the strategy wants anything."""
-    sources = Sources(strategy=lambda arriving: strategy.proposal(given, arriving))
+    sources = Sources(strategy=lambda arriving: strategy.strategy_proposal(given, arriving))
     return plan(sources, given.settings, given.policies, given.brokers)
 
 

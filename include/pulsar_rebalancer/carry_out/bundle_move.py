@@ -57,24 +57,24 @@ class BundleMove:
 
     Attributes:
         timeout_s: limit in seconds for each phase: until an unload reaches a broker, and until the bundle has an owner.
-        unloaded: True if an earlier attempt might have unloaded the bundle.
+        may_be_unloaded: True if an earlier attempt might have unloaded the bundle.
         skip_reason: returns the reason to call off the move; None if it can go ahead.
-        begin: called before the first unload, to record it.
+        record_begin: called before the first unload, to record it.
     """
 
     admin: BundleAdmin
     move: Move
     timeout_s: float
-    unloaded: bool
+    may_be_unloaded: bool
     skip_reason: Callable[[Move], Reason | None]
-    begin: Callable[[Move], Awaitable[None]]
+    record_begin: Callable[[Move], Awaitable[None]]
     _attempts: int = field(default=0, init=False)
-    _owner: str | None = field(default=None, init=False)  # as last read
+    _last_owner: str | None = field(default=None, init=False)  # as last read
     _kept: bool = field(default=False, init=False)  # whether the leader may still remember the destination
     _lookup_refusal: str = field(default="", init=False)  # why the last remaining topic could not be looked up
 
-    async def outcome(self) -> MoveOutcome:
-        """Move the bundle. Raises SnapshotError if `begin` could not write its record; nothing was unloaded."""
+    async def carry_out(self) -> MoveOutcome:
+        """Move the bundle. Raises SnapshotError if `record_begin` could not write its record; nothing was unloaded."""
         begun = time.monotonic()
         try:
             end = await self._move_bundle()
@@ -102,7 +102,7 @@ class BundleMove:
         )
 
     def _interrupted_result(self, reason: Reason, error_text: str) -> _MoveResult:
-        return _MoveResult(Reason.UNKNOWN_OWNER if self._attempts else reason, self._owner or "", error_text)
+        return _MoveResult(Reason.UNKNOWN_OWNER if self._attempts else reason, self._last_owner or "", error_text)
 
     async def _move_bundle(self) -> _MoveResult:
         early = await self._early_result()
@@ -110,8 +110,8 @@ class BundleMove:
             return early
         topics = await self._lookup_topics()
         if not topics:
-            return _MoveResult(Reason.NO_TOPIC, self._owner or "")
-        await self.begin(self.move)
+            return _MoveResult(Reason.NO_TOPIC, self._last_owner or "")
+        await self.record_begin(self.move)
         while True:
             end = await self._attempt_move(topics)
             if not end.may_retry or self._attempts > MAX_RETRIES:
@@ -128,25 +128,25 @@ class BundleMove:
         if early is not None:
             return early
         # Ask the source first: it is normally the owner, and then no other broker needs to be asked.
-        self._owner = await self.admin.owner(self.move.bundle, (self.move.source,))
-        if self._owner == self.move.destination:
+        self._last_owner = await self.admin.owner(self.move.bundle, (self.move.source,))
+        if self._last_owner == self.move.destination:
             return _MoveResult(Reason.ALREADY_THERE, self.move.destination)
-        if self._owner == self.move.source:
-            self.unloaded = False  # an earlier attempt ended before its unload
-        if self.unloaded:
+        if self._last_owner == self.move.source:
+            self.may_be_unloaded = False  # an earlier attempt ended before its unload
+        if self.may_be_unloaded:
             return None
-        if self._owner not in (None, self.move.source):
-            return _MoveResult(Reason.OWNER_CHANGED, self._owner or "")
+        if self._last_owner not in (None, self.move.source):
+            return _MoveResult(Reason.OWNER_CHANGED, self._last_owner or "")
         left = self.skip_reason(self.move)
-        return None if left is None else _MoveResult(left, self._owner or "")
+        return None if left is None else _MoveResult(left, self._last_owner or "")
 
     async def _check_destination(self, reason_if_owner: Reason) -> _MoveResult | None:
         """Query the destination itself, because a killed broker is listed as active until its session ends."""
         try:
-            arrived = await self.admin.owns(self.move.destination, self.move.bundle)
+            arrived = await self.admin.is_owner(self.move.destination, self.move.bundle)
         except AdminError as error:
             gone = error.reason == Reason.UNREACHABLE
-            return _MoveResult(Reason.DESTINATION_GONE if gone else error.reason, self._owner or "", error.message)
+            return _MoveResult(Reason.DESTINATION_GONE if gone else error.reason, self._last_owner or "", error.message)
         return _MoveResult(reason_if_owner, self.move.destination) if arrived else None
 
     async def _lookup_topics(self) -> list[str]:
@@ -160,7 +160,7 @@ class BundleMove:
         self._attempts += 1
         self._lookup_refusal = ""
         failed: AdminError | None = None
-        before = self._owner
+        before = self._last_owner
         try:
             await self._unload()
             self._kept = False
@@ -170,28 +170,28 @@ class BundleMove:
                 # Pulsar also records an unload only after it succeeded (ModularLoadManagerImpl.doLoadShedding).
                 if not error.reason.has(Trait.MAY_HAVE_PLAN):
                     self._attempts -= 1
-                return _MoveResult(error.reason, self._owner or "", error.message)
+                return _MoveResult(error.reason, self._last_owner or "", error.message)
             if not error.sent:
-                self._owner = await self.admin.owner(self.move.bundle, (self.move.destination,))
-                arrived = self._owner == self.move.destination
-                self._kept &= self._owner == before  # another owner means that a placement consumed the destination
-                return _MoveResult(Reason.MOVED if arrived else error.reason, self._owner or "", error.message)
+                self._last_owner = await self.admin.owner(self.move.bundle, (self.move.destination,))
+                arrived = self._last_owner == self.move.destination
+                self._kept &= self._last_owner == before  # another owner means a placement consumed the destination
+                return _MoveResult(Reason.MOVED if arrived else error.reason, self._last_owner or "", error.message)
             failed = error  # the bundle may have been unloaded nevertheless: only its owner shows the outcome
             _log.warning("%s: unload failed, so the run asks for the owner: %s", self.move.bundle, error)
-        self._owner = None
-        self._owner = await self._owner_after_unload(topics, before if failed else None)
+        self._last_owner = None
+        self._last_owner = await self._owner_after_unload(topics, before if failed else None)
         # A new owner means that the leader consumed the destination; without an owner, the next placement will.
-        self._kept &= self._owner is not None and self._owner == before
-        if self._owner == self.move.destination:
+        self._kept &= self._last_owner is not None and self._last_owner == before
+        if self._last_owner == self.move.destination:
             there = failed is not None and _SAME_BROKER_ERROR in failed.message
             return _MoveResult(Reason.ALREADY_THERE if there else Reason.MOVED, self.move.destination)
-        if self._owner is None and self._lookup_refusal:
+        if self._last_owner is None and self._lookup_refusal:
             return _MoveResult(Reason.NO_LOOKUP, error=self._lookup_refusal)
-        if self._owner is None:
+        if self._last_owner is None:
             return _MoveResult(Reason.UNKNOWN_OWNER, may_retry=True, error=failed.message if failed else "")
-        if failed is not None and self._owner == before:
-            return _MoveResult(failed.reason, self._owner, failed.message, may_retry=True)
-        return _MoveResult(Reason.ASTRAY, self._owner, may_retry=True)
+        if failed is not None and self._last_owner == before:
+            return _MoveResult(failed.reason, self._last_owner, failed.message, may_retry=True)
+        return _MoveResult(Reason.ASTRAY, self._last_owner, may_retry=True)
 
     def _may_keep_destination(self, error: AdminError, owner: str | None) -> bool:
         """Return whether the leader, which stores a destination before the unload (NamespacesBase), may keep it."""
@@ -215,7 +215,7 @@ class BundleMove:
                 _log.info("%s: not unloaded yet: %s", self.move.bundle, error)
             await asyncio.sleep(next(waits))
             with suppress(AdminError):
-                if await self.admin.owns(self.move.destination, self.move.bundle):
+                if await self.admin.is_owner(self.move.destination, self.move.bundle):
                     return None
 
     async def _owner_after_unload(self, topics: list[str], old_owner: str | None) -> str | None:
@@ -238,7 +238,7 @@ class BundleMove:
         while left:
             try:
                 owner = await self.admin.lookup_owner(left[0], destination)
-                if owner != old_owner and await self.admin.owns(owner, self.move.bundle):
+                if owner != old_owner and await self.admin.is_owner(owner, self.move.bundle):
                     return owner
             except AdminError as error:
                 if error.reason in _LOOKUP_REFUSALS or error.status in _REFUSAL_STATUSES:

@@ -49,13 +49,11 @@ _COUNT_REFUSALS = (Reason.FORBIDDEN, Reason.UNAUTHORIZED)
 
 
 class ClientGapMeter:
-    """Measures the moves of one wave. `on_client_gap` gets a move's cost, possibly after the move's outcome."""
+    """Measures the moves of one wave. `record_gap` gets a move's cost, possibly after the move's outcome."""
 
-    def __init__(
-        self, admin: PulsarAdmin, moves: Sequence[Move], on_client_gap: Callable[[str, ClientGap], None]
-    ) -> None:
+    def __init__(self, admin: PulsarAdmin, moves: Sequence[Move], record_gap: Callable[[str, ClientGap], None]) -> None:
         self.admin = admin
-        self.on_client_gap = on_client_gap
+        self.record_gap = record_gap
         self._bundles: defaultdict[str, list[str]] = defaultdict(list)
         for move in moves:
             self._bundles[move.source].append(move.bundle)
@@ -65,7 +63,7 @@ class ClientGapMeter:
         self._watch_tasks: set[asyncio.Task[ClientGap]] = set()
         self._started_at = time.monotonic()
 
-    def measurement(self, move: Move, *, is_retry: bool) -> MoveClientGap:
+    def new_measurement(self, move: Move, *, is_retry: bool) -> MoveClientGap:
         """Return the measurement of one move. `is_retry`: an earlier attempt might have unloaded the bundle."""
         return MoveClientGap(self, move, is_retry)
 
@@ -96,7 +94,7 @@ class ClientGapMeter:
                 found[bundle] = names
         return found
 
-    def mark_slow(self, source: str) -> None:
+    def mark_broker_slow(self, source: str) -> None:
         self._slow_brokers.add(source)
 
     async def count_clients(self, topic: str, broker: str) -> ClientCounts | None:
@@ -112,13 +110,13 @@ class ClientGapMeter:
                 _log.info("clients of %s cannot be counted: %s", topic, error)
                 return None
 
-    def watch(self, count_coroutine: Coroutine[Any, Any, ClientGap]) -> asyncio.Task[ClientGap]:
+    def start_watching(self, count_coroutine: Coroutine[Any, Any, ClientGap]) -> asyncio.Task[ClientGap]:
         task = asyncio.create_task(count_coroutine)
         self._watch_tasks.add(task)
         task.add_done_callback(self._watch_tasks.discard)
         return task
 
-    async def finish(self, stop_reason: Callable[[], object]) -> None:
+    async def wait_for_clients(self, stop_reason: Callable[[], object]) -> None:
         """Wait until all clients are back or late; stop once `stop_reason` returns why the wave must end."""
         try:
             while self._watch_tasks and stop_reason() is None and time.monotonic() - self._started_at < _MAX_WAVE_S:
@@ -138,13 +136,13 @@ class MoveClientGap:
     """The measurement of one move.
 
     `is_retry` is true if an earlier attempt might have unloaded the bundle: nothing can then be measured.
-    `unknown` says why clients cannot be counted.
+    `why_unknown` says why clients cannot be counted.
     """
 
     meter: ClientGapMeter
     move: Move
     is_retry: bool
-    unknown: str = field(default="", init=False)
+    why_unknown: str = field(default="", init=False)
     _topic_count: int | None = field(default=None, init=False)
     _baseline: dict[str, ClientCounts] = field(default_factory=dict, init=False)
     _unloaded_at: float = field(default=0.0, init=False)
@@ -156,23 +154,25 @@ class MoveClientGap:
 
     def __post_init__(self) -> None:
         if self.is_retry:
-            self.unknown = "an earlier attempt of the task may have unloaded the bundle"
+            self.why_unknown = "an earlier attempt of the task may have unloaded the bundle"
 
-    async def count_before(self, begin: Awaitable[None]) -> None:
+    async def count_clients_before_unload(self, begin: Awaitable[None]) -> None:
         """Count the connected clients before the unload, while awaiting `begin`."""
-        await asyncio.gather(begin, self._try_to_count())
+        await asyncio.gather(begin, self._try_count_before())
         self._unloaded_at = time.monotonic()
 
-    async def _try_to_count(self) -> None:
+    async def _try_count_before(self) -> None:
         try:
-            if not self.unknown:
+            if not self.why_unknown:
                 async with asyncio.timeout(MAX_COUNT_BEFORE_S):
                     await self._count_clients()
         except TimeoutError:
-            self.meter.mark_slow(self.move.source)
-            self.unknown = f"{self.move.source} did not say within {MAX_COUNT_BEFORE_S:g} s which clients are connected"
+            self.meter.mark_broker_slow(self.move.source)
+            self.why_unknown = (
+                f"{self.move.source} did not say within {MAX_COUNT_BEFORE_S:g} s which clients are connected"
+            )
         except AdminError as error:
-            self.unknown = error.message
+            self.why_unknown = error.message
         except Exception as error:
             self._note_failure(error)
 
@@ -188,7 +188,7 @@ class MoveClientGap:
 
     def _note_failure(self, error: Exception) -> None:
         _log.error("%s: clients were not counted", self.move.bundle, exc_info=error)
-        self.unknown = f"{type(error).__name__}, see the task's log"
+        self.why_unknown = f"{type(error).__name__}, see the task's log"
 
     def with_client_gap(self, outcome: MoveOutcome) -> MoveOutcome:
         """Return the outcome with the values known so far, and keep counting in the background."""
@@ -198,12 +198,12 @@ class MoveClientGap:
         if outcome.reason.has(Trait.NEW_OWNER) and not self.is_retry:
             self._owner_seconds = round(time.monotonic() - self._unloaded_at, 3)
         if not outcome.owner:
-            self.unknown = self.unknown or "the bundle has no known owner"
-        if self._baseline and not self.unknown:
-            self._count_task = self.meter.watch(self._watch_clients(outcome.owner))
+            self.why_unknown = self.why_unknown or "the bundle has no known owner"
+        if self._baseline and not self.why_unknown:
+            self._count_task = self.meter.start_watching(self._watch_clients(outcome.owner))
             so_far = self._measured_gap("the task ended before the bundle's clients were counted")
         else:
-            so_far = self._measured_gap(self.unknown)
+            so_far = self._measured_gap(self.why_unknown)
         return outcome.model_copy(update={"client_gap": so_far})
 
     async def reconnected_within(self, seconds: float) -> bool | None:
@@ -217,7 +217,7 @@ class MoveClientGap:
         if self._unload_count > 1 or self._owner_seconds is None or self._owner_seconds > seconds:
             return False
         if self._count_task is None:
-            return None if self.unknown else True
+            return None if self.why_unknown else True
         left = self._unloaded_at + seconds - time.monotonic()
         await asyncio.wait([self._count_task], timeout=max(left, 0))
         if not self._count_task.done():
@@ -235,8 +235,8 @@ class MoveClientGap:
             self._note_failure(error)
             self._latest_counts.clear()
         answered = self._latest_counts.keys() == self._baseline.keys()
-        client_gap = self._measured_gap("" if answered else self.unknown or f"{owner} did not answer")
-        self.meter.on_client_gap(self.move.bundle, client_gap)
+        client_gap = self._measured_gap("" if answered else self.why_unknown or f"{owner} did not answer")
+        self.meter.record_gap(self.move.bundle, client_gap)
         return client_gap
 
     async def _follow_topic(self, topic: str, owner: str) -> None:
@@ -246,7 +246,7 @@ class MoveClientGap:
                 self._latest_counts[topic] = now = await self.meter.count_clients(topic, owner)
             except AdminError as error:
                 self._latest_counts.pop(topic, None)
-                self.unknown = error.message
+                self.why_unknown = error.message
                 if error.reason in _COUNT_REFUSALS:
                     return
                 continue

@@ -36,7 +36,7 @@ class Verdict(NamedTuple):
 class Approval(NamedTuple):
     """The operators' answers in mode `approve`: whether this run's plan is approved, and answers for others."""
 
-    approved: bool = False
+    is_approved: bool = False
     answers: Answers = Answers()
 
 
@@ -121,10 +121,10 @@ def _approval_verdict(
     summary: Summary, actions: Actions, both_settings: tuple[Settings, Settings], approval: Approval, now: datetime
 ) -> Verdict | None:
     planned, present = both_settings
-    if approval.approved or Mode.APPROVE not in (planned.mode, present.mode):
+    if approval.is_approved or Mode.APPROVE not in (planned.mode, present.mode):
         return None
     minutes = present.max_awaiting_minutes
-    rejection = approval.answers.rejections(now, minutes).get(actions.identity)
+    rejection = approval.answers.rejection_by_plan(now, minutes).get(actions.identity)
     # A person who requests rejected moves overrules the rejection.
     if rejection is not None and summary.by_hand is None:
         again = f"{rejection.at + timedelta(minutes=minutes):%Y-%m-%d %H:%M %Z}"
@@ -144,10 +144,10 @@ def _cap_verdict(moves: Sequence[Move], planned_settings: Settings, present_sett
         return None
     capped = {
         "max_bundles_per_run": ("the run", len(moves)),
-        "max_bundles_per_broker": _highest_count(
+        "max_bundles_per_broker": _most_frequent_name(
             Counter(broker for move in moves for broker in (move.source, move.destination))
         ),
-        "max_bundles_per_namespace": _highest_count(Counter(namespace_of(move.bundle) for move in moves)),
+        "max_bundles_per_namespace": _most_frequent_name(Counter(namespace_of(move.bundle) for move in moves)),
         "max_bytes_per_run": ("the run", sum(move.msg_throughput for move in moves)),
     }
     for name, (where, value) in capped.items():
@@ -159,7 +159,7 @@ def _cap_verdict(moves: Sequence[Move], planned_settings: Settings, present_sett
     return None
 
 
-def _highest_count(counts: Counter[str]) -> tuple[str, int]:
+def _most_frequent_name(counts: Counter[str]) -> tuple[str, int]:
     [(where, number)] = counts.most_common(1)
     return where, number
 

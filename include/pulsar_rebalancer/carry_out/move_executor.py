@@ -36,14 +36,14 @@ class AdaptivePace:
         self._begun: dict[str, int] = {}
         self._halved_at = Counter[str]()
 
-    def try_begin(self, move: Move) -> bool:
+    def try_begin_move(self, move: Move) -> bool:
         if any(self._under_way[broker] >= int(self._allowed[broker]) for broker in _brokers_of_move(move)):
             return False
         self._begun[move.bundle] = len(self._begun) + 1
         self._under_way.update(_brokers_of_move(move))
         return True
 
-    async def end(self, move: Move, client_gap: MoveClientGap | None) -> None:
+    async def end_move(self, move: Move, client_gap: MoveClientGap | None) -> None:
         """Wait until a bundle's clients are back or late, and adapt the limits. `client_gap`: None if not begun."""
         in_time = await client_gap.reconnected_within(self._gap_seconds) if client_gap else None
         for broker in _brokers_of_move(move):
@@ -72,7 +72,7 @@ class MoveQueue:
         async with self._turn:
             while self._waiting:
                 for number, move in self._waiting.items():
-                    if self._pace is None or self._pace.try_begin(move):
+                    if self._pace is None or self._pace.try_begin_move(move):
                         del self._waiting[number]
                         return number
                 await self._turn.wait()
@@ -80,7 +80,7 @@ class MoveQueue:
 
     async def record_end(self, move: Move, client_gap: MoveClientGap | None) -> None:
         if self._pace is not None:
-            await self._pace.end(move, client_gap)
+            await self._pace.end_move(move, client_gap)
             async with self._turn:
                 # Each of the two brokers may take two more bundles. The worker that calls this takes one itself.
                 if self._waiting:
@@ -88,7 +88,7 @@ class MoveQueue:
                 else:
                     self._turn.notify_all()
 
-    async def clear(self) -> None:
+    async def clear_remaining(self) -> None:
         async with self._turn:
             self._waiting.clear()
             self._turn.notify_all()
@@ -98,7 +98,7 @@ def _brokers_of_move(move: Move) -> tuple[str, str]:
     return move.source, move.destination
 
 
-async def _record_nothing(_: Move) -> None: ...
+async def _ignore_move(_: Move) -> None: ...
 
 
 async def carry_out_moves(
@@ -112,7 +112,7 @@ async def carry_out_moves(
     uses_affinity: bool = True,
     stop_reason: Callable[[], Reason | None] = lambda: None,
     skip_reason: Callable[[Move], Reason | None] = lambda _: None,
-    before_move: Callable[[Move], Awaitable[None]] = _record_nothing,
+    before_move: Callable[[Move], Awaitable[None]] = _ignore_move,
     meter: ClientGapMeter | None = None,
     pace: AdaptivePace | None = None,
 ) -> list[MoveOutcome]:
@@ -138,14 +138,14 @@ async def carry_out_moves(
     async def carry_out(move: Move) -> tuple[MoveOutcome, MoveClientGap | None]:
         before = move.bundle in unloaded_bundles
         if meter is None:
-            return await BundleMove(admin, move, timeout_seconds, before, skip_reason, before_move).outcome(), None
-        client_gap = meter.measurement(move, is_retry=before)
+            return await BundleMove(admin, move, timeout_seconds, before, skip_reason, before_move).carry_out(), None
+        client_gap = meter.new_measurement(move, is_retry=before)
 
         async def count_and_begin(move: Move) -> None:
-            await client_gap.count_before(before_move(move))
+            await client_gap.count_clients_before_unload(before_move(move))
 
         moved = BundleMove(admin, move, timeout_seconds, before, skip_reason, count_and_begin)
-        return client_gap.with_client_gap(await moved.outcome()), client_gap
+        return client_gap.with_client_gap(await moved.carry_out()), client_gap
 
     async def work() -> None:
         try:
@@ -156,7 +156,7 @@ async def carry_out_moves(
                 on_outcome(outcomes[number])
                 await waiting.record_end(move, client_gap)
         except BaseException:
-            await waiting.clear()
+            await waiting.clear_remaining()
             raise
 
     workers = [work() for _ in range(min(concurrency, len(moves)))]
@@ -166,7 +166,7 @@ async def carry_out_moves(
         if failures:
             raise failures[0]
         if meter:
-            await meter.finish(stop_reason)
+            await meter.wait_for_clients(stop_reason)
     finally:
         if meter:
             await meter.close()

@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.outcome import (
     MoveOutcome,
     Outcome,
     failed_moves,
-    read_wave,
+    outcomes_of_wave,
     read_waves,
     records_of_plan,
     records_to_keep,
@@ -52,7 +52,7 @@ class WaveHistory:
         self._store = change_moves
         self._file = wave_file(run, wave)
         self._plan_id = run.name
-        earlier = read_wave(self._file) if self._file.exists() else {}
+        earlier = outcomes_of_wave(self._file) if self._file.exists() else {}
         self._earlier: Mapping[str, MoveOutcome] = earlier
         reported = Outcome.find(run)
         self._reported = {move.bundle for move in reported.moves if move.failed} if reported else set()
@@ -65,7 +65,7 @@ class WaveHistory:
         self._writing = asyncio.Lock()
         self._begun = self._written_up_to = 0
 
-    def remaining(self, moves: Sequence[Move]) -> list[Move]:
+    def remaining_moves(self, moves: Sequence[Move]) -> list[Move]:
         return remaining(moves, self.outcomes)
 
     def has_planned(self, moves: Sequence[Move]) -> bool:
@@ -77,7 +77,7 @@ class WaveHistory:
         return frozenset(bundle for bundle, outcome in self._earlier.items() if outcome.attempts)
 
     @property
-    def unsettled_ranges(self) -> frozenset[str]:
+    def unsettled_bundle_ranges(self) -> frozenset[str]:
         """Return other waves' hash ranges that still have to be placed: the leader may store their destinations."""
         unsettled = (
             move for move in self._other_waves if move.destination_kept or (move.attempts and move.reason.has(RETRIED))
@@ -111,7 +111,7 @@ class WaveHistory:
             return 1
         return last.tries + (last.plan_id != self._plan_id)
 
-    async def begin(self, move: Move) -> None:
+    async def record_begin(self, move: Move) -> None:
         """Record for a retry that a bundle is about to be unloaded; return once the wave's file is written."""
         begun = unmoved(move, Reason.INTERRUPTED)
         earlier = self._earlier.get(move.bundle, begun)
@@ -125,11 +125,11 @@ class WaveHistory:
                 await asyncio.to_thread(write_outcomes, self._file, outcomes)
                 self._written_up_to = up_to
 
-    def add(self, outcome: MoveOutcome, now: datetime) -> None:
-        """Record an outcome. Outcomes are written at most once a second; call `write` at the end to write the rest."""
-        self._add(outcome, now)
+    def add_outcome(self, outcome: MoveOutcome, now: datetime) -> None:
+        """Record an outcome. Written at most once a second; call `write_outcomes` at the end to write the rest."""
+        self._add_outcome(outcome, now)
         if time.monotonic() - self._written_at >= _SECONDS_BETWEEN_WRITES:
-            self.write()
+            self.write_outcomes()
 
     def record_client_gap(self, bundle: str, client_gap: ClientGap) -> None:
         self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"client_gap": client_gap})
@@ -139,12 +139,12 @@ class WaveHistory:
 
     def add_skipped(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
         for outcome in outcomes:
-            self._add(outcome, now)
+            self._add_outcome(outcome, now)
         self._write_details()
         if any(outcome.bundle in self._planned for outcome in outcomes):
             self._store_unloads()
 
-    def _add(self, outcome: MoveOutcome, now: datetime) -> None:
+    def _add_outcome(self, outcome: MoveOutcome, now: datetime) -> None:
         merged = self._merged_outcome(outcome)
         self.outcomes[outcome.bundle] = merged
         planned = self._unloads.get(outcome.bundle)
@@ -152,7 +152,7 @@ class WaveHistory:
             ended = {"at": now, "outcome": merged.reason, "owner": merged.owner}
             self._unloads[outcome.bundle] = planned.model_copy(update=ended)
 
-    def write(self) -> None:
+    def write_outcomes(self) -> None:
         self._write_details()
         self._store_unloads()
         self._written_at = time.monotonic()
@@ -164,20 +164,16 @@ class WaveHistory:
         def change(state: MovesState) -> MovesState:
             # The destination of a new unload replaces a kept one.
             replaced = {outcome.bundle for outcome in self.ended_moves if outcome.attempts}
-            kept = {
-                bundle: destination for bundle, destination in state.kept_destinations.items() if bundle not in replaced
-            }
-            changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
+            kept = {bundle: record for bundle, record in state.kept_destinations.items() if bundle not in replaced}
+            changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_by_bundle()}
             return state.model_copy(update=changed)
 
         self._store(change)
 
-    def _kept_destinations(self) -> dict[str, KeptDestination]:
+    def _kept_by_bundle(self) -> dict[str, KeptDestination]:
         return {
-            bundle: KeptDestination(
-                at=unload.at, plan_id=self._plan_id, destination=unload.destination, owner=unload.owner
-            )
-            for bundle, unload in self._unloads.items()
+            bundle: KeptDestination(at=last.at, plan_id=self._plan_id, destination=last.destination, owner=last.owner)
+            for bundle, last in self._unloads.items()
             if bundle in self.outcomes and self.outcomes[bundle].destination_kept
         }
 

@@ -54,14 +54,14 @@ async def carry_out_splits(
         if (left := stop_reason()) is not None:
             outcome = unsplit(split, left)
         else:
-            work = _BundleSplit(bundles, split, max_bundles, timeout_seconds, skip_reason, before_split)
-            outcome = (await work.outcome()).model_copy(update={"seconds": time.monotonic() - started})
+            work = _SplitAttempt(bundles, split, max_bundles, timeout_seconds, skip_reason, before_split)
+            outcome = (await work.carry_out()).model_copy(update={"seconds": time.monotonic() - started})
         outcomes.append(outcome)
         on_outcome(outcome)
     return outcomes
 
 
-class _BundleSplit:
+class _SplitAttempt:
     def __init__(
         self,
         bundles: BundleAdmin,
@@ -80,7 +80,7 @@ class _BundleSplit:
         self._attempts = 0
         self._found: tuple[int, ...] = ()
 
-    async def outcome(self) -> SplitOutcome:
+    async def carry_out(self) -> SplitOutcome:
         """Split the bundle. Raises SnapshotError if `begin` could not write its record; nothing was requested."""
         error = ""
         try:
@@ -169,7 +169,7 @@ class SplitHistory:
         self.planned = bool(records_of_plan(stored_state.splits, run.name))
         self.outcomes = dict(self._earlier)
 
-    def remaining(self, splits: Sequence[Split]) -> list[Split]:
+    def remaining_splits(self, splits: Sequence[Split]) -> list[Split]:
         return remaining(splits, self.outcomes)
 
     def record_planned(self, splits: Sequence[Split], now: datetime) -> None:
@@ -182,14 +182,14 @@ class SplitHistory:
         }
         self._store(lambda state: state.model_copy(update={"splits": state.splits | planned}))
 
-    def begin(self, split: Split) -> None:
+    def record_begin(self, split: Split) -> None:
         """Record that a split is about to be requested, for a retry if the task is killed."""
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
         self.outcomes[split.bundle] = unsplit(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
         self._write()
 
-    def add(self, outcome: SplitOutcome, now: datetime) -> None:
+    def add_outcome(self, outcome: SplitOutcome, now: datetime) -> None:
         merged = self._merged_outcome(outcome)
         self.outcomes[outcome.bundle] = merged
         self._write()

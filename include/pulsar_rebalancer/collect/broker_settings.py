@@ -66,9 +66,9 @@ async def read_policies(
     isolation = isolation_read.policies
     ruling = policies_of(isolation, namespaces)
     unknown: dict[str, str] = {name: why for name in namespaces if (why := why_unclear(isolation, name, ruling[name]))}
-    problems = [f"{why}: bundles of {_name_list(names)} cannot move" for why, names in _names_by_text(unknown)]
+    problems = [f"{why}: bundles of {_name_list(names)} cannot move" for why, names in _names_with_same_text(unknown)]
     problems += _policy_problems(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
-    groups, failed = await _anti_affinity_groups(admin, namespaces, responding_brokers[:_MAX_ASKED_BROKERS])
+    groups, failed = await _groups_and_errors(admin, namespaces, responding_brokers[:_MAX_ASKED_BROKERS])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
         first_error = next(iter(failed.values()))
@@ -91,7 +91,7 @@ async def read_policies(
     )
 
 
-async def _anti_affinity_groups(
+async def _groups_and_errors(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
     async def ask(namespace: str, broker: str) -> str | AdminError:
@@ -127,13 +127,13 @@ def _policy_problems(
     """Yield a sentence for each policy, or lack of one, that leaves a loaded namespace without an active broker."""
     names = {policy.name for policy in matches if policy}
     for policy in policies:
-        if policy.name in names and not policy.candidates(brokers):
+        if policy.name in names and not policy.allowed_brokers(brokers):
             yield f"isolation policy {policy.name[:80]!r} has no active broker, so bundles of its namespaces stay"
     if None in matches and brokers and all(any(policy.reserves(broker) for policy in policies) for broker in brokers):
         yield "isolation policies reserve all brokers, so bundles of namespaces without a policy cannot move"
 
 
-def _names_by_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+def _names_with_same_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     names: dict[str, list[str]] = {}
     for name, text in texts.items():
         names.setdefault(text, []).append(name)
@@ -158,26 +158,26 @@ class Runtimes:
     """The runtime configuration of a cluster's brokers; `leader` is empty if there is none."""
 
     leader: str
-    by_broker: Mapping[str, Mapping[str, str]]
-    failed: Mapping[str, Reason]
+    configs: Mapping[str, Mapping[str, str]]
+    error_by_broker: Mapping[str, Reason]
 
     @property
     def leader_config(self) -> Mapping[str, str]:
         """Return the leader's configuration, or another broker's if the leader's could not be read."""
-        return self.by_broker.get(self.leader) or next(iter(self.by_broker.values()), {})
+        return self.configs.get(self.leader) or next(iter(self.configs.values()), {})
 
-    def settings(self) -> dict[str, str]:
-        splits = any(map(splitting_is_on, self.by_broker.values()))
+    def cluster_settings(self) -> dict[str, str]:
+        splits = any(map(splitting_is_on, self.configs.values()))
         return broker_values(self.leader_config) | ({"auto_split": "true"} if splits else {})
 
-    def responding_brokers(self) -> dict[str, Mapping[str, str]]:
+    def config_by_responding_broker(self) -> dict[str, Mapping[str, str]]:
         """Return each broker that responded, even with an error, and its configuration (the leader's if unknown)."""
-        others = {broker for broker, reason in self.failed.items() if not reason.has(Trait.NO_ANSWER)}
-        return {broker: self.by_broker.get(broker, self.leader_config) for broker in sorted(others | {*self.by_broker})}
+        others = {broker for broker, reason in self.error_by_broker.items() if not reason.has(Trait.NO_ANSWER)}
+        return {broker: self.configs.get(broker, self.leader_config) for broker in sorted(others | {*self.configs})}
 
     def table_columns(self) -> dict[str, bool | str]:
         """Return the table `cluster`'s columns of brokers' settings: a flag is true if any broker has it on."""
-        runtimes = self.by_broker.values()
+        runtimes = self.configs.values()
         even = (runtime.get("loadBalancerDistributeBundlesEvenlyEnabled", "") for runtime in runtimes)
         return {
             "builtin_shedding": any(map(shedding_is_on, runtimes)),
@@ -188,11 +188,11 @@ class Runtimes:
 
 async def read_runtimes(admin: PulsarAdmin, brokers: Sequence[str]) -> Runtimes:
     """Read the leader and every broker's configuration. Raises AdminError without a leader or a configuration."""
-    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _read_configs(admin, brokers))
+    leader, (by_broker, failed) = await asyncio.gather(admin.leader(), _configs_and_errors(admin, brokers))
     return Runtimes(leader, by_broker, failed)
 
 
-async def _read_configs(
+async def _configs_and_errors(
     admin: PulsarAdmin, brokers: Sequence[str]
 ) -> tuple[dict[str, dict[str, str]], dict[str, Reason]]:
     async def ask(broker: str) -> dict[str, str] | AdminError:

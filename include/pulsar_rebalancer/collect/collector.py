@@ -26,7 +26,7 @@ from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
-from pulsar_rebalancer.run.plan import recently_split
+from pulsar_rebalancer.run.plan import was_recently_split
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import Candidates, StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, Cell, table
@@ -35,7 +35,7 @@ from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer.texts import one_line
 
 
-def report_counts(bundles: pa.Table) -> Counter[str]:
+def reports_per_bundle(bundles: pa.Table) -> Counter[str]:
     return Counter(_non_null_texts(bundles["bundle"]))
 
 
@@ -46,10 +46,10 @@ def cluster_table(
     manager = runtimes.leader_config.get("loadManagerClassName", "").rpartition(".")[2]
     row = {
         "leader": runtimes.leader,
-        "leader_read": runtimes.leader in runtimes.by_broker,
+        "leader_read": runtimes.leader in runtimes.configs,
         "load_manager": one_line(manager, MAX_NAME_CHARS),
         "brokers_listed": broker_count,
-        "brokers_reported": len(reports.by_broker),
+        "brokers_reported": len(reports.reports),
         "bundles": bundles,
         **runtimes.table_columns(),
         "policies_readable": policies.readable,
@@ -64,15 +64,15 @@ def broker_table(
 ) -> pa.Table:
     rows = []
     for broker, times in sorted(listing_counts.items()):
-        row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.errors.get(broker)}
+        row: dict[str, Cell] = {"broker": broker, "listings": times, "error": reports.error_by_broker.get(broker)}
         row["reserved_by"] = policies.reserving_policy(broker)
-        report = reports.by_broker.get(broker)
-        rows.append({**row, **(report.columns if report else {})})
+        report = reports.reports.get(broker)
+        rows.append({**row, **(report.broker_columns if report else {})})
     return _keyed_table(rows, BROKERS, request)
 
 
 def bundle_table(request: RunRequest, bundles: pa.Table, counts: Mapping[str, int], policies: Policies) -> pa.Table:
-    kinds = policies.policy_kinds(set(map(namespace_of, counts)))
+    kinds = policies.kind_by_namespace(set(map(namespace_of, counts)))
     names = _non_null_texts(bundles["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: bundles[name] for name in bundles.column_names
@@ -102,7 +102,7 @@ class RunTrigger:
 
     now: datetime
     airflow_run_id: str
-    params: RunParams = field(default_factory=RunParams)
+    run_params: RunParams = field(default_factory=RunParams)
     requested_by: str = ""
 
 
@@ -110,18 +110,18 @@ class RunTrigger:
 class EarlierData:
     """Data from earlier runs.
 
-    `folder` has the moving averages and the extensible load manager's load data; None for neither. If
-    `keeps_load_data`, the load data is stored for the next run.
+    `state_folder` has the moving averages and the extensible load manager's load data; None for neither. If
+    `stores_load_data`, the load data is stored for the next run.
     """
 
-    folder: StoragePath | None = None
-    before: StateBefore = field(default_factory=StateBefore)
-    keeps_load_data: bool = True
+    state_folder: StoragePath | None = None
+    state_before: StateBefore = field(default_factory=StateBefore)
+    stores_load_data: bool = True
 
     def long_term_means(self, settings: Settings) -> pa.Table | None:
-        if settings.split_mode is Mode.OFF or self.folder is None:
+        if settings.split_mode is Mode.OFF or self.state_folder is None:
             return None
-        means = tables.known_file(self.folder, self.before.decision.means, tables.MEANS)
+        means = tables.existing_file(self.state_folder, self.state_before.decision.means, tables.MEANS)
         return means.read_table(["bundle", *tables.LONG_TERM_RATES]) if means else None
 
 
@@ -129,15 +129,15 @@ class EarlierData:
 class Sample:
     """One sample of a cluster.
 
-    `request` has the effective settings, `tables.INPUT` describes the tables, and `before` has the state
+    `request` has the effective settings, `tables.INPUT` describes the tables, and `state_before` has the state
     store's documents at the time of the sample.
     """
 
     request: RunRequest
-    tables: Mapping[str, pa.Table]
+    input_tables: Mapping[str, pa.Table]
     policies: Policies
-    before: StateBefore
-    candidates: Candidates = field(default_factory=Candidates)
+    state_before: StateBefore
+    split_candidates: Candidates = field(default_factory=Candidates)
 
 
 NO_EARLIER_DATA = EarlierData()
@@ -158,22 +158,22 @@ async def collect(
     listings = Counter(await admin.brokers())
     brokers = sorted(listings)
     runtimes = await read_runtimes(admin, brokers)
-    request = _run_request(entry, trigger, runtimes.settings())
+    request = _run_request(entry, trigger, runtimes.cluster_settings())
     settings = request.resolved.settings
     answers, isolation = await asyncio.gather(
         load_reports(
             admin,
-            runtimes.responding_brokers(),
+            runtimes.config_by_responding_broker(),
             settings,
             now=trigger.now + timedelta(seconds=time.monotonic() - begun),
-            state_folder=history.folder,
-            store=history.keeps_load_data,
+            state_folder=history.state_folder,
+            store=history.stores_load_data,
         ),
         read_isolation(admin),
     )
     reports = UsableReports.from_answers(answers, brokers, runtimes)
-    reported = reports.bundles()
-    owners = report_counts(reported)
+    reported = reports.bundle_table()
+    owners = reports_per_bundle(reported)
     policies = await read_policies(
         admin,
         isolation,
@@ -181,7 +181,7 @@ async def collect(
         bundles=owners,
         reads_failure_domains=settings.failure_domains,
         without_persistent=reports.non_persistent_brokers,
-        responding_brokers=list(reports.by_broker),
+        responding_brokers=list(reports.reports),
     )
     bundles = bundle_table(request, reported, owners, policies)
     by_name = {
@@ -189,7 +189,7 @@ async def collect(
         "brokers": broker_table(request, listings, reports, policies),
         "bundles": bundles,
     }
-    return Sample(request, by_name, policies, history.before, await _candidates(admin, bundles, request, history))
+    return Sample(request, by_name, policies, history.state_before, await _candidates(admin, bundles, request, history))
 
 
 def _run_request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapping[str, str]) -> RunRequest:
@@ -197,8 +197,8 @@ def _run_request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapp
         cluster=entry.name,
         airflow_run_id=trigger.airflow_run_id,
         requested_by=trigger.requested_by,
-        params=trigger.params,
-        resolved=resolve(entry.given, broker_settings, trigger.params),
+        params=trigger.run_params,
+        resolved=resolve(entry.given, broker_settings, trigger.run_params),
         collected_at=trigger.now,
     )
 
@@ -210,14 +210,14 @@ async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest
         bundles,
         history.long_term_means(settings),
         settings,
-        was_split=lambda bundle: recently_split(bundle, history.before.moves.splits, now),
+        was_split=lambda bundle: was_recently_split(bundle, history.state_before.moves.splits, now),
     )
 
 
-def save(sample: Sample, run: StoragePath) -> None:
-    tables.write(run, sample.tables)
+def write_sample(sample: Sample, run: StoragePath) -> None:
+    tables.write(run, sample.input_tables)
     sample.policies.write(run)
-    if sample.candidates.bundles:
-        sample.candidates.write(run)
+    if sample.split_candidates.bundles:
+        sample.split_candidates.write(run)
     sample.request.write(run)
-    sample.before.write(run)
+    sample.state_before.write(run)

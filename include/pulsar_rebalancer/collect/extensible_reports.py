@@ -70,11 +70,11 @@ async def load_reports(
 
 
 @dataclass(frozen=True, slots=True)
-class _Measurements:
-    at: datetime
+class _BrokerMeasurements:
+    measured_at: datetime
     metrics: load_data.BrokerMetrics
-    bundles: dict[str, dict[str, float]]
-    version: str
+    stats_by_bundle: dict[str, dict[str, float]]
+    broker_version: str
 
 
 class _ExtensibleBrokers:
@@ -100,19 +100,19 @@ class _ExtensibleBrokers:
         if self._settings.listen_seconds:
             require_pulsar_client()
         asked = dict(zip(self._runtimes, await asyncio.gather(*map(self._try_to_measure, self._runtimes)), strict=True))
-        values = {broker: answer for broker, answer in asked.items() if isinstance(answer, _Measurements)}
+        values = {broker: answer for broker, answer in asked.items() if isinstance(answer, _BrokerMeasurements)}
         if values and self._settings.listen_seconds:
             await self._receive_load_data(values)
         failed = {broker: answer for broker, answer in asked.items() if isinstance(answer, AdminError)}
         return failed | {broker: self._converted_report(broker, answer) for broker, answer in values.items()}
 
-    async def _try_to_measure(self, broker: str) -> _Measurements | AdminError:
+    async def _try_to_measure(self, broker: str) -> _BrokerMeasurements | AdminError:
         try:
             return await self._measure_broker(broker)
         except AdminError as error:
             return error
 
-    async def _measure_broker(self, broker: str) -> _Measurements:
+    async def _measure_broker(self, broker: str) -> _BrokerMeasurements:
         metrics = await self._admin.metrics(broker)
         at = self._clock()
         other_host = load_data.mismatched_host(metrics, broker)
@@ -127,9 +127,9 @@ class _ExtensibleBrokers:
             raise AdminError(
                 Reason.WRONG_BROKER, f"{broker} answered with topics of bundles it does not own", broker=broker
             )
-        return _Measurements(at, load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
+        return _BrokerMeasurements(at, load_data.read_metrics(metrics), bundles, await self._admin.version(broker))
 
-    async def _receive_load_data(self, all_measured: Mapping[str, _Measurements]) -> None:
+    async def _receive_load_data(self, all_measured: Mapping[str, _BrokerMeasurements]) -> None:
         self._published.keep_only(self._runtimes)
         # Brokers publish top bundles regularly, but load data only after changes.
         missing = {LOAD: {b for b in all_measured if not self._is_current(b, all_measured[b])}, TOP: set(all_measured)}
@@ -165,39 +165,39 @@ class _ExtensibleBrokers:
             )
         return url
 
-    def _converted_report(self, broker: str, measured: _Measurements) -> BrokerReport | None:
+    def _converted_report(self, broker: str, measured: _BrokerMeasurements) -> BrokerReport | None:
         runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
         load = load_data.current_load(measured.metrics, published)
         if load is None and not published:
             return None
-        parts = load_data.report(
+        parts = load_data.make_report(
             broker,
             load=published if load is None else load,
             throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, measured) else None,
-            stats_by_bundle=measured.bundles,
+            stats_by_bundle=measured.stats_by_bundle,
             top_bundles=self._top_bundles(broker, measured),
         )
         report = parts | {
-            "lastUpdate": published.get("updatedAt") if load is None else measured.at.timestamp() * 1000,
+            "lastUpdate": published.get("updatedAt") if load is None else measured.measured_at.timestamp() * 1000,
             "startTimestamp": measured.metrics.started_at_ms,
-            "brokerVersionString": measured.version,
+            "brokerVersionString": measured.broker_version,
             "persistentTopicsEnabled": runtime.get("enablePersistentTopics", "true").strip().lower() == "true",
         }
         host_interval_s = self._settings.host_usage_interval_minutes * 60
-        return read_report(broker, report, collected_at=measured.at, host_interval_s=host_interval_s)
+        return read_report(broker, report, collected_at=measured.measured_at, host_interval_s=host_interval_s)
 
-    def _is_current(self, broker: str, measured: _Measurements) -> bool:
+    def _is_current(self, broker: str, measured: _BrokerMeasurements) -> bool:
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
         updated = as_float(published.get("updatedAt"))
         oldest = self._settings.report_max_interval_minutes * 60 + _REPORT_SLACK_S
-        if updated is None or measured.at.timestamp() * 1000 - updated > oldest * 1000:
+        if updated is None or measured.measured_at.timestamp() * 1000 - updated > oldest * 1000:
             return False
         threshold = _runtime_number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
-        return load_data.is_current(published, measured.bundles, threshold)
+        return load_data.is_current(published, measured.stats_by_bundle, threshold)
 
-    def _top_bundles(self, broker: str, measured: _Measurements) -> Sequence[str]:
+    def _top_bundles(self, broker: str, measured: _BrokerMeasurements) -> Sequence[str]:
         """Return the last top bundles received from a broker; empty if they are known to be outdated.
 
         Brokers publish them with their rates (TopBundleLoadDataReporter) and withdraw them when they load or
@@ -207,8 +207,8 @@ class _ExtensibleBrokers:
         oldest = 2 * _runtime_number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _REPORT_SLACK_S
         if (
             top is None
-            or measured.at.timestamp() * 1000 - top.at_ms > oldest * 1000
-            or not set(top.bundles) <= measured.bundles.keys()
+            or measured.measured_at.timestamp() * 1000 - top.at_ms > oldest * 1000
+            or not set(top.bundles) <= measured.stats_by_bundle.keys()
         ):
             return ()
         return top.bundles

@@ -75,7 +75,7 @@ class BrokerMetrics:
     percent; the start is in ms since 1970.
     """
 
-    percents: Mapping[str, float | None] | None
+    usage_percents: Mapping[str, float | None] | None
     load_average: float | None
     started_at_ms: float | None
 
@@ -93,9 +93,9 @@ def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> BrokerMetrics:
 
 def current_load(metrics: BrokerMetrics, published_load: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
     """Return a broker's current load with the published limits, or 100; None if there are no such metrics."""
-    if metrics.percents is None:
+    if metrics.usage_percents is None:
         return None
-    load = {field: _resource_usage(share, published_load.get(field)) for field, share in metrics.percents.items()}
+    load = {field: _resource_usage(share, published_load.get(field)) for field, share in metrics.usage_percents.items()}
     return {**load, "weightedMaxEMA": metrics.load_average}
 
 
@@ -172,7 +172,7 @@ def is_current(
     return True
 
 
-def report(
+def make_report(
     broker: str,
     *,
     load: Mapping[str, JsonValue],
@@ -214,8 +214,8 @@ class TopicMessage:
     """A system topic's message: brokerId, time in ms since 1970, and a JSON object; empty if withdrawn."""
 
     broker: str
-    at_ms: int
-    data: bytes
+    published_at_ms: int
+    payload: bytes
 
 
 class TopBundles(BaseModel):
@@ -265,15 +265,15 @@ class PublishedLoad(VersionedDocument):
             return False
         names = (entry.get("bundleName") for entry in entries if isinstance(entry, dict))
         bundles = tuple(name for name in names if isinstance(name, str))
-        self.top[message.broker] = TopBundles(at_ms=message.at_ms, bundles=bundles)
+        self.top[message.broker] = TopBundles(at_ms=message.published_at_ms, bundles=bundles)
         return True
 
 
 def _message_document(message: TopicMessage) -> dict[str, JsonValue] | None:
-    if not message.data:
+    if not message.payload:
         return None
     try:
-        document = parse_json(message.data)
+        document = parse_json(message.payload)
         json.dumps(document, allow_nan=False)  # must be storable as JSON
     except (ValueError, RecursionError):
         document = None
@@ -360,7 +360,7 @@ def _next_message(reader: Any) -> TopicMessage | None:
         message = reader.read_next(timeout_millis=_POLL_MS)
     except pulsar.Timeout:
         return None
-    return TopicMessage(message.partition_key(), message.publish_timestamp(), message.data())
+    return TopicMessage(message.partition_key(), message.publish_timestamp(), message.payload())
 
 
 def _client_options(connection: AdminConnection, tokens: Tokens) -> dict[str, object]:

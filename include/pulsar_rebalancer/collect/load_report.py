@@ -45,16 +45,16 @@ class BrokerReport:
     """The data that the tables need from one broker's report.
 
     Attributes:
-        names: the broker's names as `host:port`. Brokers up to 4.x do not report their brokerId, but their web
+        broker_names: the broker's names as `host:port`. Brokers up to 4.x do not report their brokerId, but their web
             addresses have the same host and port.
-        columns: the columns of `tables.BROKERS` that depend only on the report.
-        bundles: such columns of `tables.BUNDLES`: a row per bundle with a loaded topic, including heartbeat namespaces.
+        broker_columns: the columns of `tables.BROKERS` that depend only on the report.
+        rows: such columns of `tables.BUNDLES`: a row per bundle with a loaded topic, also of heartbeat namespaces.
     """
 
-    names: tuple[str, ...]
+    broker_names: tuple[str, ...]
     takes_persistent_topics: bool
-    columns: Mapping[str, Cell]
-    bundles: pa.Table
+    broker_columns: Mapping[str, Cell]
+    rows: pa.Table
 
 
 def read_report(
@@ -69,10 +69,10 @@ def read_report(
     if not isinstance(stats, dict):
         raise AdminError(Reason.BAD_ANSWER, f"the load report of {broker} has no lastStats", broker=broker)
     return BrokerReport(
-        names=_broker_names(report),
+        broker_names=_broker_names(report),
         takes_persistent_topics=report.get("persistentTopicsEnabled") is not False,
-        columns=_broker_columns(report, collected_at, host_interval_s),
-        bundles=_bundle_columns(broker, stats),
+        broker_columns=_broker_columns(report, collected_at, host_interval_s),
+        rows=_bundle_columns(broker, stats),
     )
 
 
@@ -153,8 +153,8 @@ MAX_NAME_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class UsableReports:
-    by_broker: Mapping[str, BrokerReport]
-    errors: Mapping[str, Reason]
+    reports: Mapping[str, BrokerReport]
+    error_by_broker: Mapping[str, Reason]
 
     @classmethod
     def from_answers(
@@ -166,16 +166,16 @@ class UsableReports:
         refused = {broker: verdict for broker, verdict in judged.items() if isinstance(verdict, Reason)}
         if not reports:
             _raise_lasting_error(answers, refused, runtimes.leader_config)
-        failed = {broker: reason for broker, reason in runtimes.failed.items() if broker not in reports}
+        failed = {broker: reason for broker, reason in runtimes.error_by_broker.items() if broker not in reports}
         return cls(reports, failed | refused)
 
     @property
     def non_persistent_brokers(self) -> list[str]:
-        closed = [broker for broker, report in self.by_broker.items() if not report.takes_persistent_topics]
-        return closed if len(closed) < len(self.by_broker) else []
+        closed = [broker for broker, report in self.reports.items() if not report.takes_persistent_topics]
+        return closed if len(closed) < len(self.reports) else []
 
-    def bundles(self) -> pa.Table:
-        return pa.concat_tables([report.bundles for report in self.by_broker.values()] or [BUNDLES.empty_table()])
+    def bundle_table(self) -> pa.Table:
+        return pa.concat_tables([report.rows for report in self.reports.values()] or [BUNDLES.empty_table()])
 
 
 def _report(broker: str, answer: BrokerReport | AdminError | None, brokers: Collection[str]) -> BrokerReport | Reason:
@@ -185,14 +185,14 @@ def _report(broker: str, answer: BrokerReport | AdminError | None, brokers: Coll
     if answer is None:
         return Reason.NO_LOAD_REPORT
     if _is_from_other_broker(answer, broker, brokers):
-        names = one_line(" ".join(answer.names), MAX_NAME_CHARS)
+        names = one_line(" ".join(answer.broker_names), MAX_NAME_CHARS)
         _log.warning("%s answered with the load report of %s", broker, names)
         return Reason.WRONG_BROKER
     return answer
 
 
 def _is_from_other_broker(report: BrokerReport, broker: str, brokers: Collection[str]) -> bool:
-    names = {name.lower() for name in report.names}
+    names = {name.lower() for name in report.broker_names}
     return broker.lower() not in names and any(other.lower() in names for other in brokers)
 
 

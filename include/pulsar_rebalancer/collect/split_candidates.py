@@ -32,11 +32,11 @@ MAX_EXAMINED_BUNDLES = 20
 
 
 class LargeBundle(NamedTuple):
-    """A bundle that might meet a split condition; `excess` is the largest ratio of a value to its bound."""
+    """A bundle that might meet a split condition; `excess_ratio` is the largest ratio of a value to its bound."""
 
     bundle: str
     broker: str
-    excess: float
+    excess_ratio: float
 
 
 class _SplitBounds(NamedTuple):
@@ -71,7 +71,7 @@ class _SplitBounds(NamedTuple):
             _ratio_to_bound(_column_sum(row, "msg_throughput_in", "msg_throughput_out"), self.msg_throughput),
         )
 
-    def excess_of_means(self, means: pa.Table | None) -> dict[str, float]:
+    def excess_ratio_by_bundle(self, means: pa.Table | None) -> dict[str, float]:
         if means is None:
             return {}
         rate, throughput = _column("long_term_msg_rate"), _column("long_term_msg_throughput")
@@ -87,7 +87,7 @@ class _SplitBounds(NamedTuple):
 def large_bundles(
     bundles: pa.Table, means: pa.Table | None, settings: Settings, was_split: Callable[[str], bool] = lambda _: False
 ) -> list[LargeBundle]:
-    """Return the bundles that might meet a split condition, sorted by `excess`, largest first.
+    """Return the bundles that might meet a split condition, sorted by `excess_ratio`, largest first.
 
     The number of bundles is limited, so those that would not be split anyway are left out: in the brokers'
     own or in excluded namespaces, or with an invalid value. Those that were split too recently (`was_split`) come
@@ -95,7 +95,7 @@ def large_bundles(
     so both are checked.
     """
     bounds = _SplitBounds.from_settings(settings)
-    of_means = bounds.excess_of_means(means)
+    of_means = bounds.excess_ratio_by_bundle(means)
     large = bounds.excess_filter() | pc.field("bundle").isin(pa.array(of_means, pa.string()))
     possible = reduce(and_, map(_has_valid_value, (*TRAFFIC, "topics", "producers", "consumers")))
     rows = bundles.filter(possible).filter(large & (_column("topics") >= MIN_SPLIT_TOPICS)).to_pylist()
@@ -104,7 +104,7 @@ def large_bundles(
         for row in rows
         if not is_system_bundle(name := row["bundle"]) and namespace_of(name) not in settings.excluded_namespaces
     ]
-    chosen.sort(key=lambda candidate: (was_split(candidate.bundle), -candidate.excess, candidate.bundle))
+    chosen.sort(key=lambda candidate: (was_split(candidate.bundle), -candidate.excess_ratio, candidate.bundle))
     once: dict[str, LargeBundle] = {}
     for candidate in chosen:
         once.setdefault(candidate.bundle, candidate)

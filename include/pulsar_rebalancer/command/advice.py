@@ -65,7 +65,7 @@ class LoadedTopic(NamedTuple):
 
 
 class LoadedTopics(NamedTuple):
-    loaded: Sequence[LoadedTopic]
+    topics: Sequence[LoadedTopic]
     unread_brokers: Sequence[str]
 
 
@@ -77,11 +77,11 @@ def configured_classes(runtimes: Runtimes) -> dict[str, str]:
         "placement": "loadBalancerLoadPlacementStrategy",
     }
     classes = {kind: one_line(runtime.get(name, "").rpartition(".")[2], 100) for kind, name in names.items()}
-    return classes | {"shedding": "on" if any(map(shedding_is_on, runtimes.by_broker.values())) else "off"}
+    return classes | {"shedding": "on" if any(map(shedding_is_on, runtimes.configs.values())) else "off"}
 
 
 async def read_topics(admin: PulsarAdmin, sample: Sample) -> LoadedTopics:
-    brokers = [row["broker"] for row in sample.tables["brokers"].select(["broker", "error"]).to_pylist()]
+    brokers = [row["broker"] for row in sample.input_tables["brokers"].select(["broker", "error"]).to_pylist()]
     loaded: list[LoadedTopic] = []
     unread = set(brokers)
     try:
@@ -108,10 +108,10 @@ def _loaded_topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedT
 
 def all_advice(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
-    brokers = Snapshot(runs[0]).table("brokers").num_rows
+    brokers = Snapshot(runs[0]).read_table("brokers").num_rows
     found = [*_validation_advice(runs), *class_advice(runtimes)]
-    found += [each for run in runs for each in _large_bundle_advice(run, topics.loaded)]
-    found += islice(crowded_partition_advice(topics.loaded, brokers), _MAX_LISTED)
+    found += [each for run in runs for each in _large_bundle_advice(run, topics.topics)]
+    found += islice(crowded_partition_advice(topics.topics, brokers), _MAX_LISTED)
     if topics.unread_brokers:
         named = ", ".join(topics.unread_brokers[:_MAX_NAMED])
         found.append(Advice("Topics of some brokers were not read.", named, "Inspect again when the brokers are idle."))

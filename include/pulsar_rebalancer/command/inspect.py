@@ -74,8 +74,8 @@ async def _inspected_document(connection: AdminConnection, args: argparse.Namesp
     async with PulsarAdmin(connection) as admin:
         seen = await inspect_cluster(admin, folder, args.seconds, max(5.0, args.every), args.topic)
     if args.html:
-        args.html.write_text(seen.page(), encoding="utf-8")
-    return seen.document()
+        args.html.write_text(seen.html_page(), encoding="utf-8")
+    return seen.json_document()
 
 
 def connection_to(url: str, extras: Path | None) -> AdminConnection:

@@ -19,18 +19,18 @@ from typing import Any
 from pydantic import JsonValue
 
 from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
-from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, write_sample
 from pulsar_rebalancer.command import advice
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.settings import validate as settings_of
 from pulsar_rebalancer.decide.plan_files import write_run
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.run_plan import learning_of, plan_run
-from pulsar_rebalancer.decide.validation import validate
+from pulsar_rebalancer.decide.validation import validate_run
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run import bundle_columns
-from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.outcome import conclude_run
 from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, table
@@ -38,7 +38,7 @@ from pulsar_rebalancer.show.page.brokers import pair_views
 from pulsar_rebalancer.show.page.overview import run_overview
 from pulsar_rebalancer.show.page.page_model import Overview, PairView
 from pulsar_rebalancer.show.page.recent_runs import read_run
-from pulsar_rebalancer.show.page.timeline import timeline
+from pulsar_rebalancer.show.page.timeline import make_timeline
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -56,7 +56,7 @@ class SampleJudge:
 
     storage: ClusterStorage
     changes: Mapping[str, object] = field(default_factory=dict)
-    state: DecisionState = field(default_factory=DecisionState)
+    decision_state: DecisionState = field(default_factory=DecisionState)
 
     def judge(self, sample: Sample, *, all_hits: bool = False) -> StoragePath:
         """Return the folder of a run that validates and decides a sample; `all_hits`: as if all hits were reached."""
@@ -64,81 +64,81 @@ class SampleJudge:
         settings = checked_settings(resolved.settings.model_copy(update=dict(self.changes)), "the brokers' settings")
         params = RunParams(force="if it lasts" if all_hits else "")
         changes = {"resolved": resolved.model_copy(update={"settings": settings}), "params": params}
-        folder = self.storage.new_run(sample.request.collected_at)
-        before = StateBefore(decision=self.state)
-        save(replace(sample, request=sample.request.model_copy(update=changes), before=before), folder)
-        if not validate(RunInput(folder)).reasons(Effect.BLOCK):
-            decide(RunInput.read(folder.uri))
-            self.state = self.state if all_hits else read_state(folder)
+        folder = self.storage.new_run_folder(sample.request.collected_at)
+        before = StateBefore(decision=self.decision_state)
+        write_sample(replace(sample, request=sample.request.model_copy(update=changes), state_before=before), folder)
+        if not validate_run(RunInput(folder)).reasons(Effect.BLOCK):
+            decide_run(RunInput.read(folder.uri))
+            self.decision_state = self.decision_state if all_hits else read_state(folder)
         blocked = Summary.read_or_none(folder) is None
-        conclude(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
+        conclude_run(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
         return folder
 
 
-def decide(run: RunInput) -> Summary:
+def decide_run(run: RunInput) -> Summary:
     """Decide a run as the Spark application does, with the means of its bundles computed here."""
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
     left_out = run.validation.quarantined
-    reported = (row for row in run.table("bundles").to_pylist() if row["bundle"] not in left_out)
+    reported = (row for row in run.read_table("bundles").to_pylist() if row["bundle"] not in left_out)
     run.new_means_file.write_table(table(bundle_columns.update_means(reported, known), MEANS))
     learned = learning_of(run)
-    learned.write(run)
-    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))
+    learned.write_costs(run)
+    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned))
 
 
 @dataclass
 class Inspection:
-    name: str
+    cluster: str
     runtimes: Runtimes
     sample: Sample
-    own: SampleJudge
-    configured: SampleJudge | None
-    counted: list[StoragePath]
-    lasting: StoragePath
-    theirs: StoragePath | None
-    findings: list[advice.Advice] = field(default_factory=list)
+    judge: SampleJudge
+    configured_judge: SampleJudge | None
+    runs: list[StoragePath]
+    lasting_run: StoragePath
+    configured_run: StoragePath | None
+    all_advice: list[advice.Advice] = field(default_factory=list)
     topic: list[dict[str, str]] = field(default_factory=list)
 
     def view(self, folder: StoragePath) -> Overview:
-        entry = ClusterEntry(name=self.own.storage.cluster, given={}, settings=self.sample.request.resolved.settings)
-        view = run_overview(self.own.storage, entry, folder, self.sample.request.collected_at)
+        entry = ClusterEntry(name=self.judge.storage.cluster, given={}, settings=self.sample.request.resolved.settings)
+        view = run_overview(self.judge.storage, entry, folder, self.sample.request.collected_at)
         assert view is not None
         return view
 
-    def document(self) -> dict[str, Any]:
-        settings, view = self.sample.request.resolved.settings, self.view(self.counted[-1])
+    def json_document(self) -> dict[str, Any]:
+        settings, view = self.sample.request.resolved.settings, self.view(self.runs[-1])
         thresholds = profile_of(settings).thresholds(settings)
         brokers = [
             {"broker": b.name, "score": b.score, "resource": b.deciding, "resources": b.resources, "why": b.left_out}
             for b in view.brokers
         ]
         return {
-            "cluster": self.name,
+            "cluster": self.cluster,
             "sampled_at": self.sample.request.collected_at.isoformat(timespec="seconds"),
             "brokers": brokers,
             "shedder": settings.strategy,
             "thresholds": {kind: {"gap": each.gap, "hits": each.hits} for kind, each in thresholds.items()},
-            "samples": [self._sample_document(folder) for folder in self.counted],
-            "if_it_lasts": plan_document(self.lasting),
+            "samples": [self._sample_document(folder) for folder in self.runs],
+            "if_it_lasts": plan_document(self.lasting_run),
             "configured": {
                 **advice.configured_classes(self.runtimes),
-                "if_it_lasts": plan_document(self.theirs) if self.theirs else None,
+                "if_it_lasts": plan_document(self.configured_run) if self.configured_run else None,
             },
-            "findings": [found._asdict() for found in self.findings],
+            "findings": [found._asdict() for found in self.all_advice],
             **({"topic": self.topic} if self.topic else {}),
         }
 
-    def page(self) -> str:
+    def html_page(self) -> str:
         """Return the page of the cluster as one file: the latest sample, with the plan if it lasts."""
-        now, view, lasting = self.sample.request.collected_at, self.view(self.counted[-1]), self.view(self.lasting)
+        now, view, lasting = self.sample.request.collected_at, self.view(self.runs[-1]), self.view(self.lasting_run)
         changes = {"brokers": lasting.brokers, "plan": lasting.plan, "of_one_run": False}
-        shown = view.model_copy(update={**changes, "status": view.status.model_copy(update={"cluster": self.name})})
+        shown = view.model_copy(update={**changes, "status": view.status.model_copy(update={"cluster": self.cluster})})
         warning: dict[str, JsonValue] = {"effect": "warn", "count": 1}
         findings: list[JsonValue] = [
             {**warning, "meaning": each.what, "worst": [each.evidence], "action": each.fix, "reason": each.reason}
-            for each in self.findings
+            for each in self.all_advice
         ]
-        hour = timeline(self.own.storage, self.sample.request.resolved.settings, now)
+        hour = make_timeline(self.judge.storage, self.sample.request.resolved.settings, now)
         return page_html({**shown.model_dump(mode="json"), "findings": findings}, hour.model_dump(mode="json"))
 
     def _sample_document(self, folder: StoragePath) -> JsonValue:
@@ -195,10 +195,10 @@ async def inspect_cluster(
         name, runtimes, sample, own, theirs, counted, lasting, theirs.judge(sample, all_hits=True) if theirs else None
     )
     topics = await advice.read_topics(admin, sample)
-    seen.findings = advice.all_advice(runtimes, topics, [lasting, *filter(None, [seen.theirs])])
+    seen.all_advice = advice.all_advice(runtimes, topics, [lasting, *filter(None, [seen.configured_run])])
     if topic:
-        parts = [each.name for each in topics.loaded if each.name.startswith(f"{topic}-partition-")]
-        seen.topic = [await advice.find_topic(admin, each, topics.loaded, lasting) for each in sorted(parts) or [topic]]
+        parts = [each.name for each in topics.topics if each.name.startswith(f"{topic}-partition-")]
+        seen.topic = [await advice.find_topic(admin, each, topics.topics, lasting) for each in sorted(parts) or [topic]]
     return seen
 
 

@@ -224,7 +224,7 @@ def settings_error(error: ValidationError, label: str, origins: Mapping[str, str
     """
     problems = []
     for item in error.errors(include_url=False, include_input=True, include_context=False):
-        key = ".".join(_name_with_alias(str(part)) for part in item["loc"])
+        key = ".".join(_setting_with_pulsar_name(str(part)) for part in item["loc"])
         field = FIELD_OF_PULSAR_NAME.get(str(item["loc"][0]), item["loc"][0]) if item["loc"] else ""
         origin = f", from: {origins[str(field)]}" if origins and field in origins else ""
         shown = f" (got {_value_text(item['input'])}{origin})" if key else ""
@@ -240,7 +240,7 @@ def _value_text(value: object) -> str:
         return f"a {type(value).__name__} too large to be shown"
 
 
-def _name_with_alias(name: str) -> str:
+def _setting_with_pulsar_name(name: str) -> str:
     field = FIELD_OF_PULSAR_NAME.get(name, name)
     info = Settings.model_fields.get(field)
     return f"{field} ({info.alias})" if info is not None and info.alias else field

@@ -25,16 +25,16 @@ from pulsar_rebalancer.run.plan import (
     candidate_rows,
     plan_hash,
     read_moves,
+    write_plan_tables,
     write_splits,
-    write_tables,
 )
 from pulsar_rebalancer.run.request import ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
 from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, samples_at
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_samples
-from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_score_by_broker
+from pulsar_rebalancer.strategies.scoring import score_by_broker_after
 from pulsar_rebalancer.strategies.shedders.registry import brokers_not_compared, force_threshold, profile_of
 from pulsar_rebalancer.texts import number_of, one_line
 
@@ -52,13 +52,13 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
     return write_plan(
         run,
         plan,
-        _next_state(run, plan),
-        run.splits.rows,
-        **score_fields(scores, scores_after(scores, plan.taken_moves, plan.traffic), not_compared),
-        drains=dict(plan.drains),
+        _state_after_run(run, plan),
+        run.split_plan.split_rows,
+        **summary_scores(scores, score_by_broker_after(scores, plan.taken_moves, plan.source_traffic), not_compared),
+        drains=dict(plan.drain_progress),
         forced=forced if request.is_forced else None,
         requesters=tuple(sorted(requesters)),
-        counting=run.counting.reason,
+        counting=run.hit_rules.reason,
         pairs=len(gaps),
         pairs_over=sum(gap >= low.gap for gap in gaps) if low else 0,
         pairs_fired=sum(decision.fired for decision in judged),
@@ -66,8 +66,11 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
             max((decision.low_hits or 0 for decision in judged), default=0),
             max((decision.high_hits or 0 for decision in judged), default=0),
         ),
-        split_skip_reasons=run.splits.skip_reasons,
-        splits_told=(*run.splits.advice, *split_planning.advice(run, plan.full_decisions, plan.moves, plan.traffic)),
+        split_skip_reasons=run.split_plan.skip_reasons,
+        splits_told=(
+            *run.split_plan.advice_lines,
+            *split_planning.split_advice(run, plan.full_decisions, plan.moves, plan.source_traffic),
+        ),
     )
 
 
@@ -91,7 +94,7 @@ def write_manual_plan(
         plan,
         before.model_copy(update=changed),
         splits,
-        **score_fields(sample.scores, predicted_scores, sample.left_out),
+        **summary_scores(sample.broker_scores, predicted_scores, sample.left_out_reasons),
         by_hand=_with_predicted_effect(sample, plan, splits, record, predicted_scores),
         counting=Reason.BY_HAND,
         pairs=0,
@@ -113,7 +116,7 @@ def write_plan(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence
     empty = {"restarts"} if not state.restarts else set()
     plan_document = state.model_dump(mode="json", exclude=empty)
     decided = table([_decision_row(request.cluster, decision) for decision in decisions], DECISIONS)
-    write_tables(run.folder, moves, decided, plan_document)
+    write_plan_tables(run.folder, moves, decided, plan_document)
     cuts = write_splits(run.folder, splits)
     taken = moves.filter(moves["taken"]).to_pylist()
     skip_reasons = sum(plan.pair_reasons.values(), Counter[Reason]())
@@ -140,9 +143,9 @@ def write_plan(run: Snapshot, plan: Plan, state: DecisionState, splits: Sequence
     return summary
 
 
-def _next_state(run: RunInput, plan: Plan) -> DecisionState:
-    counts, now, before = run.counting.counts, run.request.collected_at, run.state.decision
-    used = {**plan.samples, **used_samples(plan.decisions, run.counting, plan.moves)}
+def _state_after_run(run: RunInput, plan: Plan) -> DecisionState:
+    counts, now, before = run.hit_rules.counts, run.request.collected_at, run.state.decision
+    used = {**plan.used_scores, **used_score_by_broker(plan.decisions, run.hit_rules, plan.moves)}
     return DecisionState(
         seq=before.seq + 1,
         plan_id=run.folder.name,
@@ -150,10 +153,10 @@ def _next_state(run: RunInput, plan: Plan) -> DecisionState:
         strategy=run.settings.strategy,
         hits=hits_after(plan.decisions),
         strategy_state=(plan.strategy_state or run.strategy_state).document(),
-        samples=samples_after(before, run.counting, used if counts else {}, now),
+        samples=samples_after(before, run.hit_rules, used if counts else {}, now),
         restarts={} if counts else samples_at(used, now),
         means=run.new_means_file.name if counts else before.means,
-        split_hits=run.splits.hits if counts else before.split_hits,
+        split_hits=run.split_plan.hits_by_bundle if counts else before.split_hits,
     )
 
 
@@ -168,7 +171,7 @@ def _with_predicted_effect(
     bundles = [sample.bundles.find(*each) for each in unloaded]
     return record.model_copy(
         update={
-            "scores": {name: (sample.scores[name], scores[name]) for name in sorted(ends)},
+            "scores": {name: (sample.broker_scores[name], scores[name]) for name in sorted(ends)},
             **{name: sum(getattr(bundle, name) for bundle in bundles) for name in ("topics", "producers", "consumers")},
             "unknown": tuple(sorted(move.bundle for move in plan.moves if move.reason is Reason.UNKNOWN_NAME)),
         }
@@ -196,7 +199,7 @@ def _decision_row(cluster: str, decision: Decision) -> dict[str, Cell]:
     return {name: getattr(decision, name, cluster) for name in DECISIONS.names}
 
 
-def score_fields(before: Mapping[str, float], after: Mapping[str, float], left_out: Container[str]) -> dict[str, Any]:
+def summary_scores(before: Mapping[str, float], after: Mapping[str, float], left_out: Container[str]) -> dict[str, Any]:
     """Return the summary's score fields, in percent; brokers in `left_out` are not compared and are left out."""
     before, after = ({name: value for name, value in side.items() if name not in left_out} for side in (before, after))
     return {
@@ -263,7 +266,7 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     recent = {row["bundle"] for row in candidate_rows(run) if row["reason"] == Reason.RECENTLY_UNLOADED}
     again = max((moves.unloads[name].at + grace for name in recent & moves.unloads.keys()), default=None)
     until = f" and may move again at {again:%H:%M %Z}" if again else ""
-    rules = sorted({str(rule.overrule) for rule in RULES if rule.overrule and rule.reason in reasons})
+    rules = sorted({str(rule.lifted_by) for rule in RULES if rule.lifted_by and rule.reason in reasons})
     offer = f" To move these bundles now, overrule {', '.join(rules)}." if rules else ""
     return f"{counts_text(reasons) or 'there is no bundle to move'}{until}.{offer}"
 

@@ -24,7 +24,7 @@ from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.state import PlacementState, StrategyState
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.caps import CapacityCheck
-from pulsar_rebalancer.strategies.placement import place
+from pulsar_rebalancer.strategies.placement import place_candidates
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, gap_and_hits, moves_text
 from pulsar_rebalancer.texts import one_line
 
@@ -54,9 +54,9 @@ class SourceReport(NamedTuple):
 
     decisions: list[Decision]
     sentence: str = ""
-    traffic: Mapping[str, float] = {}
-    samples: Mapping[str, float] = {}
-    drains: Mapping[str, DrainProgress] = {}
+    source_traffic: Mapping[str, float] = {}
+    used_scores: Mapping[str, float] = {}
+    drain_progress: Mapping[str, DrainProgress] = {}
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,16 @@ class Proposal:
 
     Attributes:
         moves: candidates with destinations, before the caps, each taken or with the reason why it stays.
-        report: returns what the source says of its moves after the caps.
-        state: the strategy's state for the next run; None if the source does not change it.
-        make_room: returns a new check against moves that would overload a broker; None for no check.
+        make_report: returns what the source says of its moves after the caps.
+        strategy_state: the strategy's state for the next run; None if the source does not change it.
+        new_check: returns a new check against moves that would overload a broker; None for no check.
         renumber: gives the moves their pairs if the caps needed another order; None if the pairs stay.
     """
 
     moves: list[CandidateMove]
-    report: Callable[[Sequence[CandidateMove]], SourceReport]
-    state: StrategyState | None = None
-    make_room: Callable[[], CapacityCheck] | None = None
+    make_report: Callable[[Sequence[CandidateMove]], SourceReport]
+    strategy_state: StrategyState | None = None
+    new_check: Callable[[], CapacityCheck] | None = None
     renumber: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
 
 
@@ -111,7 +111,7 @@ def candidates_of(
 def place_moves(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return the moves with their destinations, passed over if policies allow none."""
     seed = sample.snapshot.folder.name
-    return place(sample.cluster_sample, moves, sample.policy_filter, PlacementState(), seed)[0]
+    return place_candidates(sample.cluster_sample, moves, sample.policy_filter, PlacementState(), seed)[0]
 
 
 def giving(
@@ -134,7 +134,7 @@ def giving(
             source=source,
             reason=reason,
             pair=pair,
-            source_score=sample.scores.get(source),
+            source_score=sample.broker_scores.get(source),
             fired=True,
             explanation=f"{source} {explanation} {named}",
             measure=MEASURE,
@@ -142,7 +142,7 @@ def giving(
         )
         for source, pair in pairs.items()
     ]
-    return SourceReport(decisions, sentence.format(named), {source: sample.traffic[source] for source in pairs})
+    return SourceReport(decisions, sentence.format(named), {source: sample.broker_traffic[source] for source in pairs})
 
 
 CAPPED, KEPT_IN_PLACE = Reason.with_trait(Trait.CAP), Reason.with_trait(Trait.KEPT_IN_PLACE)
@@ -183,7 +183,7 @@ def _completed_decision(decision: Decision, moves: Sequence[CandidateMove], reas
         # fsum does not depend on the order of the moves.
         traffic_taken=math.fsum(move.traffic for move in moves),
     )
-    explanation = decision.explanation or explain(completed)
+    explanation = decision.explanation or explain_decision(completed)
     if decision.measure is not None:
         explanation = f"{explanation.rstrip('.')}. {taken_and_passed_over_text(moves, reasons)}"
     return replace(completed, explanation=explanation)
@@ -199,7 +199,7 @@ def taken_and_passed_over_text(moves: Sequence[CandidateMove], reasons: Mapping[
     return f"{words}. Passed over: {others}." if others else f"{words}."
 
 
-def explain(decision: Decision) -> str:
+def explain_decision(decision: Decision) -> str:
     if decision.gap is None:
         return f"{decision.source} is left out. {decision.reason.meaning}"
     return f"{gap_and_hits(decision)}. {decision.reason.meaning}"
@@ -235,17 +235,17 @@ class Plan:
         decisions: one for each pair or broker that was judged; `full_decisions` adds the bundles that move.
         moves: all candidates with destinations and waves, each taken or with the reason why it stays.
         strategy_state: state of the strategy and of its placement, for the next run; None if no strategy was asked.
-        traffic: current traffic of the sources, in the measure of their moves (msg/s or bytes/s).
-        samples: brokers' values that caused moves or a cluster-wide hit; AvgShedder's are in the decisions.
+        source_traffic: current traffic of the sources, in the measure of their moves (msg/s or bytes/s).
+        used_scores: brokers' values that caused moves or a cluster-wide hit; AvgShedder's are in the decisions.
     """
 
     decisions: list[Decision]
     moves: list[CandidateMove]
     strategy_state: StrategyState | None = None
     sentence: str = ""
-    traffic: Mapping[str, float] = field(default_factory=dict)
-    samples: Mapping[str, float] = field(default_factory=dict)
-    drains: Mapping[str, DrainProgress] = field(default_factory=dict)
+    source_traffic: Mapping[str, float] = field(default_factory=dict)
+    used_scores: Mapping[str, float] = field(default_factory=dict)
+    drain_progress: Mapping[str, DrainProgress] = field(default_factory=dict)
 
     @cached_property
     def taken_moves(self) -> list[CandidateMove]:
@@ -270,7 +270,7 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 
     def within_caps(*proposals: Proposal) -> list[list[CandidateMove]]:
         """Return the moves of each source after the caps; those of the first source come first."""
-        room = next((each.make_room() for each in proposals if each.make_room), None)
+        room = next((each.new_check() for each in proposals if each.new_check), None)
         moves = caps.apply_caps((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
         if sum(bool(each.moves) for each in proposals) < 2:  # a plan may have a million moves
             return [moves if each.moves else [] for each in proposals]
@@ -279,28 +279,28 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
 
     if sources.requested is not None:
         (moves,) = within_caps(sources.requested)
-        return _combine([sources.requested.report(moves)], moves)
+        return _combine([sources.requested.make_report(moves)], moves)
     drains = sources.drains or _EMPTY_PROPOSAL
-    arriving = _arriving_traffic(*within_caps(drains)) if drains.moves else {}
+    arriving = _traffic_by_destination(*within_caps(drains)) if drains.moves else {}
     strategy = sources.strategy(arriving) if sources.strategy else _EMPTY_PROPOSAL
     if sources.roll_text:
         strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
     leaving, chosen = within_caps(drains, strategy)
-    reports = [drains.report(leaving), strategy.report(chosen)]
+    reports = [drains.make_report(leaving), strategy.make_report(chosen)]
     if sources.roll_text:
         reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.roll_text}")
-    plan = replace(_combine(reports, [*leaving, *chosen]), strategy_state=strategy.state)
+    plan = replace(_combine(reports, [*leaving, *chosen]), strategy_state=strategy.strategy_state)
     if not plan.taken_moves and (other := sources.fallback()):
         (moves,) = within_caps(other)
         moves = other.renumber(moves) if other.renumber else moves
-        plan = _with_fallback(plan, other.report(moves), moves)
+        plan = _with_fallback(plan, other.make_report(moves), moves)
     return plan
 
 
 _EMPTY_PROPOSAL = Proposal([], lambda _: SourceReport([]))
 
 
-def _arriving_traffic(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
+def _traffic_by_destination(moves: Iterable[CandidateMove]) -> dict[str, Counter[Measure]]:
     traffic: dict[str, Counter[Measure]] = {}
     for move in moves:
         if move.is_taken and move.destination is not None:
@@ -314,9 +314,9 @@ def _combine(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Pla
         decisions=[decision for each in reports for decision in each.decisions],
         moves=moves,
         sentence=". ".join(each.sentence for each in reversed(reports) if each.sentence),
-        traffic={broker: value for each in reversed(reports) for broker, value in each.traffic.items()},
-        samples={broker: value for each in reports for broker, value in each.samples.items()},
-        drains={broker: progress for each in reports for broker, progress in each.drains.items()},
+        source_traffic={broker: value for each in reversed(reports) for broker, value in each.source_traffic.items()},
+        used_scores={broker: value for each in reports for broker, value in each.used_scores.items()},
+        drain_progress={broker: progress for each in reports for broker, progress in each.drain_progress.items()},
     )
 
 
@@ -326,7 +326,13 @@ def _with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove])
         return plan
     ends = {end for move in moves if move.is_taken for end in (move.source, move.destination)}
     decisions = [decision.with_hits_reset(ends) for decision in plan.decisions]
-    joined = _combine([report, SourceReport(decisions, plan.sentence, plan.traffic, plan.samples, plan.drains)], moves)
+    joined = _combine(
+        [report, SourceReport(decisions, plan.sentence, plan.source_traffic, plan.used_scores, plan.drain_progress)],
+        moves,
+    )
     return replace(
-        joined, moves=[*moves, *plan.moves], strategy_state=plan.strategy_state, traffic=report.traffic or plan.traffic
+        joined,
+        moves=[*moves, *plan.moves],
+        strategy_state=plan.strategy_state,
+        source_traffic=report.source_traffic or plan.source_traffic,
     )

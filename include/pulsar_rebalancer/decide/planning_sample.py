@@ -43,7 +43,7 @@ class PlanningSample:
         settings, policies = _planning_settings(snapshot.settings, overruled), _overrule(snapshot.policies, overruled)
         brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
         facts = stays.BundleFacts.of_run(snapshot, settings, overruled)
-        rows, means = snapshot.table("bundles", REPORTED_SCHEMA.names), snapshot.known_means_file
+        rows, means = snapshot.read_table("bundles", REPORTED_SCHEMA.names), snapshot.known_means_file
         rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
         rows = with_means(rows, snapshot.cluster, means.read_table(MEAN_COLUMNS) if means else MEANS.empty_table())
         return cls(snapshot, ClusterSample(brokers, _bundles_of_table(rows), settings), policies)
@@ -79,7 +79,7 @@ class PlanningSample:
         return self.cluster_sample.bundles
 
     @cached_property
-    def left_out(self) -> dict[str, Reason]:
+    def left_out_reasons(self) -> dict[str, Reason]:
         return {broker.broker: broker.left_out for broker in self.brokers if broker.left_out is not None}
 
     @cached_property
@@ -91,13 +91,13 @@ class PlanningSample:
         return self.bundles.owners()
 
     @cached_property
-    def scores(self) -> dict[str, float]:
+    def broker_scores(self) -> dict[str, float]:
         """Return the scores of brokers that can be a source or a destination, in percent, by broker."""
         judged = {None, *stays.GIVE_ONLY_REASONS}
         return {b.broker: score(b, self.settings) for b in self.brokers if b.left_out in judged}
 
     @cached_property
-    def traffic(self) -> dict[str, float]:
+    def broker_traffic(self) -> dict[str, float]:
         """Return each broker's current throughput in bytes/s."""
         return {broker.broker: broker.traffic(Measure.THROUGHPUT) for broker in self.brokers}
 
@@ -107,12 +107,12 @@ class PlanningSample:
 
     def stay_reason(self, bundle: BundleSample) -> Reason | None:
         """Return why a bundle must not be moved; None if it may be moved (`stays.stay_reason`)."""
-        return stays.stay_reason(bundle, self.left_out)
+        return stays.stay_reason(bundle, self.left_out_reasons)
 
     def share_of_score(self, bundle: BundleSample) -> float:
         """Return the points by which the source's score drops with a move, in proportion to the traffic."""
-        whole = max(self.traffic[bundle.broker], bundle.msg_throughput)
-        return self.scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
+        whole = max(self.broker_traffic[bundle.broker], bundle.msg_throughput)
+        return self.broker_scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
 
 
 def _planning_settings(settings: Settings, overruled: Collection[Overrule]) -> Settings:
@@ -175,16 +175,16 @@ class SpareCapacity:
         self._filled: set[str] = set()
         self._gained = dict(gained_points)
 
-    def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def moves_with_room(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the moves, each with a destination with capacity or a reason. A unit's moves are made together."""
         if unit[0].source in self._samples:
             return [self._fit_drain_move(unit[0])]
         gains = self._gain_by_broker(unit)
-        if any(gain > 0 and name in self._filled and not self._fits(name, gain) for name, gain in gains.items()):
+        if any(gain > 0 and name in self._filled and not self._has_room(name, gain) for name, gain in gains.items()):
             return [move._replace(reason=Reason.WOULD_OVERLOAD, wave=None) for move in unit]
         return unit
 
-    def take(self, unit: list[CandidateMove]) -> None:
+    def add_taken(self, unit: list[CandidateMove]) -> None:
         for name, gain in self._gain_by_broker(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]
@@ -196,19 +196,19 @@ class SpareCapacity:
     def _fit_drain_move(self, move: CandidateMove) -> CandidateMove:
         sample, gain = self._samples[move.source], self._gain_by_broker([move])[str(move.destination)]
         free = gain <= 0 or Overrule.OVERLOAD in self._overruled.get(move.source, ())
-        if free or self._fits(str(move.destination), gain, sample):
+        if free or self._has_room(str(move.destination), gain, sample):
             return move
-        others = () if self._fixed else self._policies[id(sample)].candidates(move.bundle)
-        having_room = [name for name in others if self._fits(name, gain, sample)]
+        others = () if self._fixed else self._policies[id(sample)].candidate_brokers(move.bundle)
+        having_room = [name for name in others if self._has_room(name, gain, sample)]
         if not having_room:
             return move._replace(reason=Reason.WOULD_OVERLOAD)
         return move._replace(destination=min(having_room, key=lambda name: self._score(name, sample)))
 
-    def _fits(self, broker: str, score_gain: float, sample: PlanningSample | None = None) -> bool:
+    def _has_room(self, broker: str, score_gain: float, sample: PlanningSample | None = None) -> bool:
         return self._score(broker, sample or self._sample) + score_gain <= self._sample.settings.overloaded_threshold
 
     def _score(self, broker: str, sample: PlanningSample) -> float:
-        return sample.scores[broker] + self._gained.get(broker, 0.0)
+        return sample.broker_scores[broker] + self._gained.get(broker, 0.0)
 
     def _gain_by_broker(self, unit: list[CandidateMove]) -> dict[str, float]:
         gains: dict[str, float] = {}

@@ -17,11 +17,11 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning import candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, RollSample, why_wait
+from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, SampleForRoll, why_waits
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER_MOVE_REASONS
 from pulsar_rebalancer.decide.sources.filling import recent_arrivals, recent_unloads
-from pulsar_rebalancer.decide.sources.returns import parent_bundles
+from pulsar_rebalancer.decide.sources.returns import parent_by_bundle
 from pulsar_rebalancer.errors import PlanError, field_error
 from pulsar_rebalancer.names import is_system_bundle
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
@@ -39,13 +39,13 @@ from pulsar_rebalancer.texts import number_of
 class Removal(NamedTuple):
     """The predicted effect of removing a broker.
 
-    `limit` is the highest score that a remaining broker may reach, in percent; `stay` counts the bundles that
+    `limit` is the highest score that a remaining broker may reach, in percent; `stay_counts` counts the bundles that
     cannot move.
     """
 
-    bundles: int
+    bundle_count: int
     limit: float
-    stay: Counter[Reason]
+    stay_counts: Counter[Reason]
 
 
 def removal_sample(snapshot: Snapshot) -> PlanningSample:
@@ -64,13 +64,13 @@ def predict_removal(sample: PlanningSample, broker: str) -> Removal:
     sample = sample.with_drained_brokers([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
     for wanted in place_moves(sample, candidates_of(sample, requested.drain_moves(sample, [broker]))):
-        move = room.fitted_moves([wanted])[0] if wanted.is_taken else wanted
+        move = room.moves_with_room([wanted])[0] if wanted.is_taken else wanted
         if move.is_taken:
-            room.take([move])
+            room.add_taken([move])
         if move.reason not in NEVER_MOVE_REASONS:
             ends[move.reason] += 1
     # Callers ask about many brokers, whose bundles together would not fit into memory.
-    sample.bundles.forget(broker)
+    sample.bundles.forget_broker(broker)
     bundles = ends.total()
     del ends[Reason.TAKEN]
     return Removal(bundles, sample.settings.overloaded_threshold, ends)
@@ -92,7 +92,7 @@ def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: 
         raise field_error(Reason.UNKNOWN_NAME, "brokers", roll_text)
     if len(started) < 2:
         raise PlanError(Reason.LAST_BROKER, f"{', '.join(started)} is the cluster's only broker")
-    (leader,) = snapshot.table("cluster", ["leader"])["leader"].to_pylist()
+    (leader,) = snapshot.read_table("cluster", ["leader"])["leader"].to_pylist()
     order = tuple(brokers) or tuple(sorted(started, key=lambda name: (name == leader, name)))
     known = {name: at.isoformat() if at else "" for name, at in started.items()}
     identity = hashlib.sha256(json.dumps([order, known], sort_keys=True).encode()).hexdigest()
@@ -110,7 +110,7 @@ def predict_restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerR
         except PlanError as error:
             bundles, why_not = len(sample.bundles.of_broker(name)), error.message
         else:
-            bundles, why_not = fit.bundles, f"no {_missing_room_text(fit)}" if fit.stay else ""
+            bundles, why_not = fit.bundle_count, f"no {_missing_room_text(fit)}" if fit.stay_counts else ""
         runs = 2 * _run_count(bundles, settings) + REQUIRED_SAMPLES
         minutes = runs * settings.interval_seconds / 60 + _LEFT_OUT_HOST_SAMPLES * settings.host_usage_interval_minutes
         broker, silent = known[name], name in snapshot.silent_brokers
@@ -134,7 +134,7 @@ def _run_count(bundle_count: int, settings: Settings) -> int:
 
 def why_no_turn(snapshot: Snapshot) -> str:
     """Return why no broker's turn could begin now; empty if one could."""
-    return why_wait((), snapshot.starts, snapshot.problems, ())
+    return why_waits((), snapshot.starts, snapshot.problems, ())
 
 
 def roll_text(shown_restarts: ShownRestarts, reason: str, dag_id: str) -> str:
@@ -155,38 +155,38 @@ def roll_text(shown_restarts: ShownRestarts, reason: str, dag_id: str) -> str:
     )
 
 
-def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> RollSample:
+def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> SampleForRoll:
     """Return the state of an active roll as of a run's snapshot. `drained_brokers`: by operators, not by the roll."""
     started, waits = snapshot.starts, roll.phase is Phase.WAITING
     home = _bundles_at_home(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
-    left, stay = _remaining_bundles(snapshot, roll)
+    left, stay = _remaining_and_stay_counts(snapshot, roll)
     no_room = ""
-    if waits and roll.broker in started and not why_wait(roll.listed, started, snapshot.problems, drained_brokers):
+    if waits and roll.broker in started and not why_waits(roll.listed, started, snapshot.problems, drained_brokers):
         known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
-    return RollSample(
+    return SampleForRoll(
         run=snapshot.folder.name,
-        at=snapshot.request.collected_at,
-        started=started,
+        sampled_at=snapshot.request.collected_at,
+        start_times=started,
         problems=snapshot.problems,
-        drained=tuple(sorted(drained_brokers)),
-        home=home,
-        immovable=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
-        left=left,
-        stay=stay,
-        outcome=_outcome_text(snapshot) if left else "",
+        drained_brokers=tuple(sorted(drained_brokers)),
+        home_bundles=home,
+        fixed_bundles=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
+        bundles_left=left,
+        stay_counts=stay,
+        outcome_text=_outcome_text(snapshot) if left else "",
         why_no_room=no_room,
     )
 
 
 def with_owned_bundles(
-    sample: RollSample, storage: ClusterStorage, roll: Roll, owned_bundles: Collection[str]
-) -> RollSample:
+    sample: SampleForRoll, storage: ClusterStorage, roll: Roll, owned_bundles: Collection[str]
+) -> SampleForRoll:
     """Add `owned_bundles`, as the drained broker itself says, that others owned when it was found empty."""
-    found_empty = storage.run(roll.sample)
+    found_empty = storage.run_folder(roll.sample)
     before = Snapshot(found_empty).owners(owned_bundles) if found_empty else {}
     arrived = sum(roll.broker not in owners for owners in before.values())
-    return sample._replace(left=max(arrived, sample.left or 0)) if arrived else sample
+    return sample._replace(bundles_left=max(arrived, sample.bundles_left or 0)) if arrived else sample
 
 
 def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ def _immovable_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 
 def _outcome_text(snapshot: Snapshot) -> str:
-    previous = ClusterStorage.of_run(snapshot.folder).run(snapshot.state.decision.plan_id)
+    previous = ClusterStorage.of_run(snapshot.folder).run_folder(snapshot.state.decision.plan_id)
     outcome = Outcome.read_or_none(snapshot.folder) or (Outcome.read_or_none(previous) if previous else None)
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
         return ""
@@ -208,20 +208,21 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
         fit = predict_removal(removal_sample(snapshot), broker)
     except PlanError as error:
         return error.message
-    return _missing_room_text(fit) if fit.stay else ""
+    return _missing_room_text(fit) if fit.stay_counts else ""
 
 
 def _missing_room_text(attempt: Removal) -> str:
-    bundles = f"{attempt.stay.total()} of {number_of(attempt.bundles, 'bundle')}"
-    return f"room for {bundles} on brokers with scores below {attempt.limit:g} % (reasons: {counts_text(attempt.stay)})"
+    stay, total = attempt.stay_counts, number_of(attempt.bundle_count, "bundle")
+    bundles, reasons = f"{stay.total()} of {total}", counts_text(stay)
+    return f"room for {bundles} on brokers with scores below {attempt.limit:g} % (reasons: {reasons})"
 
 
-def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
+def _remaining_and_stay_counts(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapping[Reason, int]]:
     summary = Summary.read_or_none(snapshot.folder)
     if summary is None or summary.by_hand is not None:
         return None, {}
     if roll.phase is Phase.RETURNING:
-        return _remaining_returns(snapshot, roll) if roll.same_phase(snapshot.state.roll) else (None, {})
+        return _returns_and_stay_counts(snapshot, roll) if roll.same_phase(snapshot.state.roll) else (None, {})
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
@@ -229,20 +230,18 @@ def _remaining_bundles(snapshot: Snapshot, roll: Roll) -> tuple[int | None, Mapp
     return drain.bundles - (sum(drain.stay.values()) - sum(stay.values())), stay
 
 
-def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
+def _returns_and_stay_counts(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Reason, int]]:
     """Return how many bundles have yet to return; if none of them can, 0 and the number that stay, by reason.
 
     A bundle can return if the run moves it, if validation leaves out a broker of its move, if no report shows
-    it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported_points`).
+    it yet, or if its home only seems full because bundles have just arrived there (`filling.unreported_gains`).
     """
     home, recent = set(roll.home), recent_unloads(snapshot)
     unreported = home - snapshot.owners(home).keys()
     parents = _parents_by_part(snapshot, unreported)
     home, unreported = home.union(parents).difference(parents.values()), unreported.difference(parents.values())
     # Their last owners may still report them.
-    back = {
-        name for name, unload in recent.items() if unload.destination == roll.broker and not unload.missed(roll.broker)
-    }
+    back = {name for name, last in recent.items() if last.destination == roll.broker and not last.missed(roll.broker)}
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in candidate_rows(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back
@@ -263,8 +262,8 @@ def _remaining_returns(snapshot: Snapshot, roll: Roll) -> tuple[int, Mapping[Rea
 
 
 def _parents_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, str]:
-    batches = snapshot.batches("bundles", ["bundle"]) if bundles else ()
-    return parent_bundles((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
+    batches = snapshot.table_batches("bundles", ["bundle"]) if bundles else ()
+    return parent_by_bundle((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
 def _bundles_at_home(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
@@ -273,7 +272,7 @@ def _bundles_at_home(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)
         for name, unload in recent_unloads(snapshot).items()
     }
-    table = snapshot.table("bundles", ["broker", "bundle"])
+    table = snapshot.read_table("bundles", ["broker", "bundle"])
     reported = table.filter(pc.equal(table["broker"], pa.scalar(broker)))["bundle"].to_pylist()
     known = {*map(str, reported), *recent_arrivals(snapshot, broker)}
     return tuple(sorted(name for name in known if owners.get(name, "") in ("", broker)))
@@ -281,7 +280,7 @@ def _bundles_at_home(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
 
 def _drained_bundles(snapshot: Snapshot, roll: Roll) -> tuple[str, ...]:
     """Return the bundles that the drain has moved off the current broker, even if no report showed them."""
-    unloads, begun = snapshot.state.moves.unloads, ClusterStorage.of_run(snapshot.folder).run(roll.sample)
+    unloads, begun = snapshot.state.moves.unloads, ClusterStorage.of_run(snapshot.folder).run_folder(roll.sample)
     gone = {name for name, each in unloads.items() if each.source == roll.broker and each.plan_id > roll.sample}
     owners = Snapshot(begun).owners(gone - {*roll.home}) if begun else {}
     return tuple(name for name in gone if roll.broker in owners.get(name, (roll.broker,)))

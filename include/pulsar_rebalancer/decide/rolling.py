@@ -21,33 +21,33 @@ REQUIRED_SAMPLES = 2
 """Number of samples that must show that a drained broker is empty, or that a restarted broker reports."""
 
 
-class RollSample(NamedTuple):
+class SampleForRoll(NamedTuple):
     """The state of a roll and its cluster in the latest run.
 
     Attributes:
         run: name of the run's folder.
-        at: time of the run's sample.
-        started: start time of each broker's process; None if unknown or without a report.
+        sampled_at: time of the run's sample.
+        start_times: start time of each broker's process; None if unknown or without a report.
         problems: why validation leaves brokers out, by broker.
-        drained: brokers drained by operators, not by the roll.
-        home: the current broker's bundles while it waits for its turn; later, those that its drain has moved.
-        immovable: bundles that never leave the current broker, once no others are left on it.
-        left: number of bundles still to leave or return; None if unknown.
-        stay: number of bundles that do not leave or do not return, by reason.
-        outcome: why the last run did not carry out its plan; empty if it did.
+        drained_brokers: brokers drained by operators, not by the roll.
+        home_bundles: the current broker's bundles while it waits for its turn; later, those that its drain has moved.
+        fixed_bundles: bundles that never leave the current broker, once no others are left on it.
+        bundles_left: number of bundles still to leave or return; None if unknown.
+        stay_counts: number of bundles that do not leave or do not return, by reason.
+        outcome_text: why the last run did not carry out its plan; empty if it did.
         why_no_room: why the other brokers cannot take the current broker's load; empty if they can.
     """
 
     run: str
-    at: datetime
-    started: Mapping[str, datetime | None]
+    sampled_at: datetime
+    start_times: Mapping[str, datetime | None]
     problems: Mapping[str, Reason] = {}
-    drained: tuple[str, ...] = ()
-    home: tuple[str, ...] = ()
-    immovable: tuple[str, ...] = ()
-    left: int | None = None
-    stay: Mapping[Reason, int] = {}
-    outcome: str = ""
+    drained_brokers: tuple[str, ...] = ()
+    home_bundles: tuple[str, ...] = ()
+    fixed_bundles: tuple[str, ...] = ()
+    bundles_left: int | None = None
+    stay_counts: Mapping[Reason, int] = {}
+    outcome_text: str = ""
     why_no_room: str = ""
 
 
@@ -55,25 +55,25 @@ class RollFacts(NamedTuple):
     """Input for the next step.
 
     Attributes:
-        minutes: time without progress after which the roll stops.
-        unknown: why `seen` is None.
+        max_wait_minutes: time without progress after which the roll stops.
+        why_no_sample: why `sample` is None.
         why_held: orders or settings that pause the roll; empty if there are none.
-        restart: state of the user's own DAG run that restarts the broker; empty before it starts; None if a
+        restart_state: state of the user's own DAG run that restarts the broker; empty before it starts; None if a
             person restarts the broker.
-        dag: name of this DAG and of its run, for messages.
+        dag_and_run: name of this DAG and of its run, for messages.
         why_no_restart: why this DAG cannot run now; empty if it can.
         min_gap: samples that are not further apart than this count as one.
     """
 
     now: datetime
-    minutes: float
-    seen: RollSample | None
-    unknown: str = ""
+    max_wait_minutes: float
+    sample: SampleForRoll | None
+    why_no_sample: str = ""
     why_held: str = ""
-    stop: Order | None = None
-    skip: Order | None = None
-    restart: str | None = None
-    dag: str = ""
+    stop_order: Order | None = None
+    skip_order: Order | None = None
+    restart_state: str | None = None
+    dag_and_run: str = ""
     why_no_restart: str = ""
     min_gap: timedelta = timedelta(0)
 
@@ -81,34 +81,38 @@ class RollFacts(NamedTuple):
 def advance(roll: Roll, facts: RollFacts) -> Roll:
     """Return an active roll after one step; the same document if nothing has changed within a minute.
 
-    The roll stops if a step makes no progress for `facts.minutes`; if only returns of bundles are stalled, it
+    The roll stops if a step makes no progress for `facts.max_wait_minutes`; if only returns of bundles are stalled, it
     goes on to the next broker instead. Time without steps, because Airflow was down, or in which orders hold
     the roll does not count.
     """
-    after = _after_step(_with_look_time(roll, facts.now), facts)
-    return after.model_copy(update={"sample": facts.seen.run}) if facts.seen and not after.same_phase(roll) else after
+    new = _after_step(_with_look_time(roll, facts.now), facts)
+    return new.model_copy(update={"sample": facts.sample.run}) if facts.sample and not new.same_phase(roll) else new
 
 
 def _after_step(roll: Roll, facts: RollFacts) -> Roll:
-    if facts.seen and roll.phase is Phase.DRAINING:
-        roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.seen.home}))})
-    if facts.stop is not None:
-        return _stopped_roll(roll, facts, Reason.ROLL_STOPPED, facts.stop.by_text)
-    if facts.skip is not None and _may_be_skipped(roll, facts):
+    if facts.sample and roll.phase is Phase.DRAINING:
+        roll = roll.model_copy(update={"home": tuple(sorted({*roll.home, *facts.sample.home_bundles}))})
+    if facts.stop_order is not None:
+        return _stopped_roll(roll, facts, Reason.ROLL_STOPPED, facts.stop_order.by_text)
+    if facts.skip_order is not None and _may_be_skipped(roll, facts):
         return _with_turn_skipped(roll, facts)
     if facts.why_held:
         roll = roll.model_copy(update={"progress_at": facts.now})
         # A restart that has been asked for or triggered cannot be taken back.
-        if roll.phase is not Phase.RESTARTING or facts.restart == "":
+        if roll.phase is not Phase.RESTARTING or facts.restart_state == "":
             return _with_waits(roll, facts.why_held)
-    after = _STEP_BY_PHASE[roll.phase](roll, facts, facts.seen) if facts.seen else _with_waits(roll, facts.unknown)
-    if not after.active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.minutes):
+    after = (
+        _STEP_BY_PHASE[roll.phase](roll, facts, facts.sample)
+        if facts.sample
+        else _with_waits(roll, facts.why_no_sample)
+    )
+    if not after.is_active or facts.now - (after.progress_at or facts.now) <= timedelta(minutes=facts.max_wait_minutes):
         return after
     if after.phase is Phase.RETURNING:
         return after.end_turn(after.outcome, facts.now, _missing_bundles_text(after))
     reason = Reason.BROKER_NOT_BACK if after.phase is Phase.RESTARTING else Reason.ROLL_STUCK
-    why = f"no progress for {facts.minutes:g} minutes while waiting for {after.waits}"
-    if reason is Reason.BROKER_NOT_BACK and facts.seen and (renamed := _new_broker_name(after, facts.seen)):
+    why = f"no progress for {facts.max_wait_minutes:g} minutes while waiting for {after.waits}"
+    if reason is Reason.BROKER_NOT_BACK and facts.sample and (renamed := _new_broker_name(after, facts.sample)):
         why = f"{after.broker} may now have the name {renamed}"
     return _stopped_roll(after, facts, reason, why)
 
@@ -123,25 +127,25 @@ def _with_look_time(roll: Roll, now: datetime) -> Roll:
     return roll.model_copy(update=changed)
 
 
-def _waiting_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _waiting_step(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
     why = _why_no_turn(roll, sample) or facts.why_no_restart
     if why:
         # `roll_plan.sample_of_roll` does not look for room in the same sample again.
-        return roll.model_copy(update={"waits": why, "seen": (sample.at,) if why == sample.why_no_room else ()})
-    begun = roll.model_copy(update={"started": sample.started[roll.broker], "home": sample.home})
+        return roll.model_copy(update={"waits": why, "seen": (sample.sampled_at,) if why == sample.why_no_room else ()})
+    begun = roll.model_copy(update={"started": sample.start_times[roll.broker], "home": sample.home_bundles})
     return begun.with_phase(Phase.DRAINING, facts.now, f"a run that drains {roll.broker}")
 
 
-def _why_no_turn(roll: Roll, sample: RollSample) -> str:
+def _why_no_turn(roll: Roll, sample: SampleForRoll) -> str:
     if sample.run <= roll.sample:
         return "the next run's sample"
     why = why_unsafe(roll, sample)
-    if not why and sample.started[roll.broker] is None:
+    if not why and sample.start_times[roll.broker] is None:
         return f"a report of the start time of {roll.broker}"
     return why or sample.why_no_room
 
 
-def why_unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> str:
+def why_unsafe(roll: Roll, sample: SampleForRoll, *, may_be_down: bool = False) -> str:
     """Return why the current broker's turn must not begin, and it not restart; empty if it is safe.
 
     All brokers must be known to be well and, once drained, the broker known to be empty. With `may_be_down`,
@@ -149,13 +153,17 @@ def why_unsafe(roll: Roll, sample: RollSample, *, may_be_down: bool = False) -> 
     """
     rest = [name for name in roll.listed if not (may_be_down and name == roll.broker)]
     sick = {name: why for name, why in sample.problems.items() if not (may_be_down and name == roll.broker)}
-    left = roll.left if sample.left is None else sample.left
-    if (why := why_wait(rest, sample.started, sick, sample.drained)) or roll.phase is not Phase.RESTARTING or left == 0:
+    left = roll.left if sample.bundles_left is None else sample.bundles_left
+    if (
+        (why := why_waits(rest, sample.start_times, sick, sample.drained_brokers))
+        or roll.phase is not Phase.RESTARTING
+        or left == 0
+    ):
         return why
     return f"{number_of(left, 'bundle')} to leave {roll.broker}" if left else f"a run that finds {roll.broker} empty"
 
 
-def why_wait(
+def why_waits(
     roll_brokers: Iterable[str], active: Container[str], problems: Mapping[str, Reason], drained_names: Collection[str]
 ) -> str:
     """Return why no broker may be drained or restart now; empty if one may.
@@ -171,37 +179,37 @@ def why_wait(
     return f"an operator to release {', '.join(sorted(drained_names)[:3])}" if drained_names else ""
 
 
-def _drain_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _drain_step(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
     why, roll = why_unsafe(roll, sample), _with_remaining(roll, facts, sample, f"to leave {roll.broker}")
-    if why or sample.left:
+    if why or sample.bundles_left:
         return roll.model_copy(update={"seen": (), "waits": why or roll.waits})
-    if sample.left is None:
+    if sample.bundles_left is None:
         return roll
     roll = _with_sample(roll, facts, sample)
     if len(roll.seen) < REQUIRED_SAMPLES:
         return _with_waits(roll, f"a second run that finds {roll.broker} empty")
     # If the broker crashed while it was drained, it has yet to restart.
-    home = tuple(name for name in roll.home if name not in sample.immovable)
-    empty = roll.model_copy(update={"started": sample.started[roll.broker] or roll.started, "home": home})
+    home = tuple(name for name in roll.home if name not in sample.fixed_bundles)
+    empty = roll.model_copy(update={"started": sample.start_times[roll.broker] or roll.started, "home": home})
     restarting = empty.with_phase(Phase.RESTARTING, facts.now, _restart_wait(roll, facts))
     return restarting.model_copy(update={"left": 0, "may_restart": True})
 
 
-def _with_sample(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
+def _with_sample(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
     """Add one more sample to `seen`, unless it follows the last one too soon, as that of a manual run may."""
-    if roll.seen and abs(sample.at - roll.seen[-1]) <= facts.min_gap:
+    if roll.seen and abs(sample.sampled_at - roll.seen[-1]) <= facts.min_gap:
         return roll
-    return roll.model_copy(update={"seen": (*roll.seen, sample.at)})
+    return roll.model_copy(update={"seen": (*roll.seen, sample.sampled_at)})
 
 
-def _restart_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
-    broker, at = roll.broker, sample.started.get(roll.broker)
-    if facts.restart == "failed":
+def _restart_step(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
+    broker, at = roll.broker, sample.start_times.get(roll.broker)
+    if facts.restart_state == "failed":
         return _stopped_roll(roll, facts, Reason.RESTART_FAILED, f"{_restart_dag(roll, facts)} failed")
     if at is None or not _has_restarted(roll, sample):
         # Operators and the DAG take a while, in which the broker is down.
-        why = why_unsafe(roll, sample, may_be_down=facts.restart != "")
-        known = {} if sample.left is None else {"left": sample.left}
+        why = why_unsafe(roll, sample, may_be_down=facts.restart_state != "")
+        known = {} if sample.bundles_left is None else {"left": sample.bundles_left}
         return _with_waits(roll, why or _restart_wait(roll, facts)).model_copy(update={"may_restart": not why, **known})
     roll = roll.model_copy(update={"may_restart": False})
     if at != roll.restarted:
@@ -213,18 +221,18 @@ def _restart_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
     roll = _with_sample(roll, facts, sample)
     if len(roll.seen) < REQUIRED_SAMPLES:
         return _with_waits(roll, f"the second report of {broker} since its restart")
-    if facts.restart not in (None, "success"):
+    if facts.restart_state not in (None, "success"):
         return _with_waits(roll, f"the end of {_restart_dag(roll, facts)}")
     return roll.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
 
 
-def _return_step(roll: Roll, facts: RollFacts, sample: RollSample) -> Roll:
-    if sample.left == 0:
-        return roll.end_turn(roll.outcome, facts.now, _counts_text(sample.stay))
+def _return_step(roll: Roll, facts: RollFacts, sample: SampleForRoll) -> Roll:
+    if sample.bundles_left == 0:
+        return roll.end_turn(roll.outcome, facts.now, _counts_text(sample.stay_counts))
     return _with_remaining(roll, facts, sample, "to return")
 
 
-_STEP_BY_PHASE: dict[Phase, Callable[[Roll, RollFacts, RollSample], Roll]] = {
+_STEP_BY_PHASE: dict[Phase, Callable[[Roll, RollFacts, SampleForRoll], Roll]] = {
     Phase.WAITING: _waiting_step,
     Phase.DRAINING: _drain_step,
     Phase.RESTARTING: _restart_step,
@@ -241,12 +249,14 @@ def _counts_text(count_by_reason: Mapping[Reason, int]) -> str:
     return ", ".join(f"{why} x{count}" for why, count in count_by_reason.items())
 
 
-def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose_text: str) -> Roll:
+def _with_remaining(roll: Roll, facts: RollFacts, sample: SampleForRoll, purpose_text: str) -> Roll:
     """Update the number of remaining bundles; fewer than ever in this phase are progress."""
-    left = sample.left
+    left = sample.bundles_left
     if left is None:
         return roll
-    causes = "; ".join(filter(None, [_counts_text(sample.stay), sample.outcome and f"the last run: {sample.outcome}"]))
+    causes = "; ".join(
+        filter(None, [_counts_text(sample.stay_counts), sample.outcome_text and f"the last run: {sample.outcome_text}"])
+    )
     waits = f"{number_of(left, 'bundle')} {purpose_text}" + (f" ({causes})" if causes else "")
     fewer = roll.fewest is None or left < roll.fewest
     progress = {"progress_at": facts.now, "fewest": left} if fewer else {}
@@ -254,20 +264,24 @@ def _with_remaining(roll: Roll, facts: RollFacts, sample: RollSample, purpose_te
 
 
 def _restart_wait(roll: Roll, facts: RollFacts) -> str:
-    if facts.skip is not None:
-        end = f"the end of {_restart_dag(roll, facts)}" if facts.restart == "running" else f"a report of {roll.broker}"
+    if facts.skip_order is not None:
+        end = (
+            f"the end of {_restart_dag(roll, facts)}"
+            if facts.restart_state == "running"
+            else f"a report of {roll.broker}"
+        )
         return f"{end}, to skip the broker"
-    if facts.restart is None:
+    if facts.restart_state is None:
         return f"a person: restart {roll.broker} now"
     return facts.why_no_restart or _restart_dag(roll, facts)
 
 
 def _restart_dag(roll: Roll, facts: RollFacts) -> str:
-    return f"the DAG that restarts {roll.broker}" + (f" ({facts.dag})" if facts.dag else "")
+    return f"the DAG that restarts {roll.broker}" + (f" ({facts.dag_and_run})" if facts.dag_and_run else "")
 
 
-def _has_restarted(roll: Roll, sample: RollSample | None) -> bool:
-    at = sample.started.get(roll.broker) if sample else None
+def _has_restarted(roll: Roll, sample: SampleForRoll | None) -> bool:
+    at = sample.start_times.get(roll.broker) if sample else None
     return at is not None and at != roll.started
 
 
@@ -279,12 +293,12 @@ def _may_be_skipped(roll: Roll, facts: RollFacts) -> bool:
     """
     if roll.phase is not Phase.RESTARTING:
         return True
-    known = facts.seen is not None and (roll.broker not in facts.seen.started or _is_up(roll, facts.seen))
-    return known and facts.restart != "running"
+    known = facts.sample is not None and (roll.broker not in facts.sample.start_times or _is_up(roll, facts.sample))
+    return known and facts.restart_state != "running"
 
 
 def _with_turn_skipped(roll: Roll, facts: RollFacts) -> Roll:
-    up = roll.phase is Phase.RESTARTING and facts.seen is not None and _is_up(roll, facts.seen)
+    up = roll.phase is Phase.RESTARTING and facts.sample is not None and _is_up(roll, facts.sample)
     if up or roll.phase is Phase.DRAINING:
         skipped = roll.model_copy(update={"outcome": Reason.ROLL_STOPPED})
         return skipped.with_phase(Phase.RETURNING, facts.now, f"a run that moves bundles back to {roll.broker}")
@@ -297,18 +311,18 @@ def _missing_bundles_text(roll: Roll) -> str:
     return "no run has tried to return bundles" if roll.left is None else number_of(roll.left, "bundle")
 
 
-def _is_up(roll: Roll, sample: RollSample) -> bool:
-    return sample.started.get(roll.broker) is not None
+def _is_up(roll: Roll, sample: SampleForRoll) -> bool:
+    return sample.start_times.get(roll.broker) is not None
 
 
 def _stopped_roll(roll: Roll, facts: RollFacts, reason: Reason, detail: str) -> Roll:
     """Return the stopped roll. A broker that is to restart stays drained until it has restarted."""
-    restarts = roll.phase is Phase.RESTARTING and facts.restart == "running"
+    restarts = roll.phase is Phase.RESTARTING and facts.restart_state == "running"
     if restarts:
         detail = f"{detail}; {_restart_dag(roll, facts)} is still running: end it before you release {roll.broker}"
-    ready = _has_restarted(roll, facts.seen) and facts.seen is not None and roll.broker not in facts.seen.problems
+    ready = _has_restarted(roll, facts.sample) and facts.sample is not None and roll.broker not in facts.sample.problems
     stranded = restarts or (roll.phase is Phase.RESTARTING and not ready)
-    stopped = roll.stopped(reason, detail, facts.now, is_stranded=stranded)
+    stopped = roll.stopped_roll(reason, detail, facts.now, is_stranded=stranded)
     apart = _why_elsewhere(roll, reason)
     return stopped.model_copy(update={"elsewhere": roll.elsewhere | {roll.broker: apart}}) if apart else stopped
 
@@ -318,12 +332,12 @@ def _why_elsewhere(roll: Roll, reason: Reason) -> str:
         return _missing_bundles_text(roll)
     if roll.phase is Phase.RESTARTING:
         return "the broker was drained" if roll.home else ""
-    # An order may stop the roll while a run carries out the first moves, which `left` does not know yet.
+    # An order may stop the roll while a run carries out the first moves, which `bundles_left` does not know yet.
     gone = reason is Reason.ROLL_STOPPED or roll.left is None or roll.left < len(roll.home)
     return "the broker was being drained" if roll.phase is Phase.DRAINING and roll.home and gone else ""
 
 
-def _new_broker_name(roll: Roll, sample: RollSample) -> str:
+def _new_broker_name(roll: Roll, sample: SampleForRoll) -> str:
     host = roll.broker.rpartition(":")[0]
-    new = (name for name in sample.started if name not in roll.listed and name.rpartition(":")[0] == host)
-    return "" if roll.broker in sample.started else next(new, "")
+    new = (name for name in sample.start_times if name not in roll.listed and name.rpartition(":")[0] == host)
+    return "" if roll.broker in sample.start_times else next(new, "")

@@ -18,14 +18,14 @@ from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
 from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles, bundle_counts, sort, without_nulls
-from pulsar_rebalancer.run.plan import parts_by_bundle
+from pulsar_rebalancer.run.plan import shares_by_bundle
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, known_file
-from pulsar_rebalancer.state import SETTLED, HitRules, Learned, ShedderState, StrategyState, decide_counting
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, existing_file
+from pulsar_rebalancer.state import SETTLED, HitRules, Learned, ShedderState, StrategyState, decide_hit_rules
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import learned_before
-from pulsar_rebalancer.strategies.shedders.registry import counts_same_hits, left_out_of, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import count_same_hits, left_out_of, profile_of
 
 _log = logging.getLogger(__name__)
 
@@ -41,31 +41,31 @@ class RunInput(Snapshot):
         Raises SnapshotError: `file_missing`, `file_damaged`.
         """
         snapshot = cls(StoragePath(run.rstrip("/")))
-        _ = snapshot.silent_brokers, snapshot.bundles_footer, snapshot.counting, snapshot.validation
+        _ = snapshot.silent_brokers, snapshot.bundles_footer, snapshot.hit_rules, snapshot.validation
         return snapshot
 
     @cached_property
-    def counting(self) -> HitRules:
+    def hit_rules(self) -> HitRules:
         request, before = self.request, self.state.decision
-        return decide_counting(
+        return decide_hit_rules(
             before,
             self.settings,
             request.collected_at,
             is_forced=request.is_forced,
             changes_thresholds=request.params.changes_thresholds,
-            has_same_hits=counts_same_hits(before.strategy, self.settings.strategy),
+            has_same_hits=count_same_hits(before.strategy, self.settings.strategy),
         )
 
     @cached_property
-    def splits(self) -> SplitPlan:
+    def split_plan(self) -> SplitPlan:
         return split_planning.make_split_plan(self)
 
     @property
     def bundles_to_split(self) -> list[str]:
-        return self.splits.split_bundles
+        return self.split_plan.split_bundles
 
     @property
-    def unloaded_brokers(self) -> dict[str, float]:
+    def seconds_since_unload(self) -> dict[str, float]:
         """Return the seconds between each broker's last unload and the sample."""
         now = self.request.collected_at
         unloaded: dict[str, float] = {}
@@ -75,7 +75,7 @@ class RunInput(Snapshot):
         return unloaded
 
     @property
-    def recent_moves(self) -> dict[str, RecentMove]:
+    def recent_move_by_bundle(self) -> dict[str, RecentMove]:
         unloads = self.state.moves.unloads
         ages = {name: (self.request.collected_at - unload.at).total_seconds() / 60 for name, unload in unloads.items()}
         return {
@@ -92,7 +92,7 @@ class RunInput(Snapshot):
         if before.strategy in ("", strategy):
             return StrategyState.parse(before.hits, before.strategy_state)
         # Nothing else that another strategy keeps is of use to this strategy.
-        return StrategyState(ShedderState(hits=before.hits if counts_same_hits(before.strategy, strategy) else {}))
+        return StrategyState(ShedderState(hits=before.hits if count_same_hits(before.strategy, strategy) else {}))
 
     @cached_property
     def learned(self) -> Learned | None:
@@ -103,7 +103,7 @@ class RunInput(Snapshot):
             # What brokers' scores leave unexplained was learned together with these costs.
             _log.warning("%s: bundle costs are missing, so learning starts again with this sample", self.cluster)
             learned = Learned(bottleneck=learned.bottleneck)
-        return learned_before(learned, self.brokers, self.settings, is_counted=self.counting.counts)
+        return learned_before(learned, self.brokers, self.settings, is_counted=self.hit_rules.counts)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
@@ -113,7 +113,7 @@ class RunInput(Snapshot):
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
-            for bundle, parts in parts_by_bundle(self.state.moves.splits).items()
+            for bundle, parts in shares_by_bundle(self.state.moves.splits).items()
             for part, share in parts.items()
         ]
 
@@ -123,7 +123,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def known_costs_file(self) -> StoragePath | None:
-        return known_file(self.state_folder, self.state.decision.costs, BUNDLE_COSTS)
+        return existing_file(self.state_folder, self.state.decision.costs, BUNDLE_COSTS)
 
     @property
     def new_costs_file(self) -> StoragePath:
@@ -147,8 +147,8 @@ _NAME_COLUMNS = pa.schema([BUNDLES.field(name) for name in ("broker", "bundle")]
 
 
 class _ReportedBundles(NamedTuple):
-    bundles: pa.Table
-    counted: pa.Table
+    all_bundles: pa.Table
+    counted_bundles: pa.Table
 
 
 class RunBundles(Bundles):
@@ -171,12 +171,12 @@ class RunBundles(Bundles):
     def bundle_counts(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
-            return bundle_counts(self._reported_bundles.counted, namespaces)
+            return bundle_counts(self._reported_bundles.counted_bundles, namespaces)
         return bundle_counts(_concat_tables(self._cluster_batches(_NAME_COLUMNS), _NAME_COLUMNS), None)
 
     @cached_property
-    def _table(self) -> pa.Table:
-        reported, run = self._reported_bundles.bundles, self._run
+    def _bundle_table(self) -> pa.Table:
+        reported, run = self._reported_bundles.all_bundles, self._run
         bundles = reported.append_column(
             "reason", stays.stay_reasons(reported["bundle"], stays.BundleFacts.of_run(run, run.settings))
         )
@@ -195,7 +195,7 @@ class RunBundles(Bundles):
         return _ReportedBundles(sort(_concat_tables(held, REPORTED_SCHEMA)), _concat_tables(counted, _NAME_COLUMNS))
 
     def _cluster_batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
-        for rows in self._run.batches("bundles", ["cluster", *columns.names]):
+        for rows in self._run.table_batches("bundles", ["cluster", *columns.names]):
             yield rows.filter(pc.equal(rows["cluster"], pa.scalar(self._run.cluster))).select(columns.names)
 
 

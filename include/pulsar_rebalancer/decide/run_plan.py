@@ -32,9 +32,9 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.caps import CapacityCheck
-from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums
+from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, Correction, LearningResult
 from pulsar_rebalancer.strategies.sample import CandidateMove, Judge, RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, measure_of, scores_after
+from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, measure_of, score_by_broker_after
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer.texts import capitalized, number_of
 
@@ -50,13 +50,13 @@ _KNOWN_COSTS_SCHEMA = pa.schema([BUNDLE_COSTS.field("bundle"), *(pa.field(name, 
 class RunLearning(NamedTuple):
     """The lesson of a run's sample, and what is known about bundles after it: `BUNDLE_COSTS` and `NO_LOADS`."""
 
-    learning: LearningResult = LearningResult()
-    costs: pa.Table = NO_COSTS
-    loads: pa.Table = NO_LOADS
+    learning_result: LearningResult = LearningResult()
+    bundle_costs: pa.Table = NO_COSTS
+    bundle_loads: pa.Table = NO_LOADS
 
-    def write(self, run: RunInput) -> None:
-        if self.costs and run.counting.counts and not run.new_costs_file.exists():
-            run.new_costs_file.write_table(self.costs)
+    def write_costs(self, run: RunInput) -> None:
+        if self.bundle_costs and run.hit_rules.counts and not run.new_costs_file.exists():
+            run.new_costs_file.write_table(self.bundle_costs)
 
 
 def learning_of(run: RunInput) -> RunLearning:
@@ -66,11 +66,11 @@ def learning_of(run: RunInput) -> RunLearning:
     destination. Missing and quarantined values are ignored. What is known about brokers and bundles without a
     report is kept.
     """
-    before, counts = run.learned, run.counting.counts
+    before, counts = run.learned, run.hit_rules.counts
     if before is None:
         return RunLearning()
     minutes = _minutes_since_sample(run)
-    measure, recent = measure_of(before.bottleneck), run.recent_moves
+    measure, recent = measure_of(before.bottleneck), run.recent_move_by_bundle
     gone = run.state.moves.splits
     late = {name: move for name, move in recent.items() if move.minutes < learning.LAG_MINUTES and name not in gone}
     reported, missing = _rates_at_destinations(_reported_rates(run, (f"{measure}_in", f"{measure}_out")), late)
@@ -79,7 +79,7 @@ def learning_of(run: RunInput) -> RunLearning:
     known = _costs_of_bundles(run, stored, names)
     refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
-    rate = np.where(refused, known.quick, (inward + outward) / UNIT_DIVISORS[measure])
+    rate = np.where(refused, known.quick_rate, (inward + outward) / UNIT_DIVISORS[measure])
     after, change = known.with_sample(rate, minutes, is_counted=counts)
     after = BundleCosts(*(np.where(refused, *columns) for columns in zip(known, after, strict=True)))
     *of_sample, lasted, deviation = after.summands(rate, change := np.where(refused, 0.0, change))
@@ -87,7 +87,7 @@ def learning_of(run: RunInput) -> RunLearning:
     # A run that does not count decides by what was learned before it or, if nothing was, by its own sample.
     if counts or not before.samples:
         result = learning.learn(before, run.brokers, result.sums, recent.values(), run.settings, minutes)
-        after = after.with_correction(change, *_corrections_by_bundle(brokers, result.corrections))
+        after = after.with_correction(change, *_corrections_by_bundle(brokers, result.correction_by_broker))
     columns = [pa.array(column.astype(np.float32), from_pandas=True) for column in after]
     costs = pa.table([names, *columns], schema=BUNDLE_COSTS)
     # A new bundle whose values were refused remains unknown.
@@ -106,14 +106,14 @@ def _minutes_since_sample(run: RunInput) -> float:
     return max(since, run.settings.interval_seconds) / 60
 
 
-def _sums_by_broker(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, Sums]:
+def _sums_by_broker(brokers: pa.ChunkedArray[Any], summands: Iterable[Floats]) -> dict[str, BundleSums]:
     """Return each broker's sums of whole numbers, so that the order of bundles does not affect the plan's hash."""
-    values = {name: np.nan_to_num(value) for name, value in zip(Sums._fields, summands, strict=True)}
+    values = {name: np.nan_to_num(value) for name, value in zip(BundleSums._fields, summands, strict=True)}
     units = {name: _rounding_unit(value) for name, value in values.items()}
     whole: Any = [np.rint(value / units[name]).astype(np.int64) for name, value in values.items()]
     added = pa.table([brokers, *whole], names=["broker", *values]).group_by("broker")
     rows = added.aggregate([(name, "sum") for name in values]).to_pylist()
-    return {row["broker"]: Sums(*(row[f"{name}_sum"] * units[name] for name in values)) for row in rows}
+    return {row["broker"]: BundleSums(*(row[f"{name}_sum"] * units[name] for name in values)) for row in rows}
 
 
 def _rounding_unit(values: Floats) -> float:
@@ -131,7 +131,7 @@ def _corrections_by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[s
 def _reported_rates(run: RunInput, rate_names: tuple[str, str]) -> pa.Table:
     columns = ["broker", "bundle", *rate_names]
     parts = [pa.schema([BUNDLES.field(name) for name in (*columns, "owners")]).empty_table()]
-    for rows in run.batches("bundles", ["cluster", *columns, "owners"]):
+    for rows in run.table_batches("bundles", ["cluster", *columns, "owners"]):
         parts.append(rows.filter(pc.equal(rows["cluster"], pa.scalar(run.cluster))).select(parts[0].column_names))
     reported = pa.concat_tables(parts).combine_chunks()
     if not run.may_share_bundles:
@@ -192,17 +192,17 @@ def plan_run(run: RunInput, bundles: Bundles, learned: RunLearning | None = None
         settings=run.settings,
         brokers=run.brokers,
         bundles=bundles,
-        counting=run.counting,
-        state=run.strategy_state,
+        hit_rules=run.hit_rules,
+        strategy_state=run.strategy_state,
         policies=run.policies,
-        forced=request.is_forced,
+        is_forced=request.is_forced,
         force_threshold=force_threshold(request),
-        unloaded_brokers=run.unloaded_brokers,
-        learning=learned.learning if learned else LearningResult(),
+        seconds_since_unload=run.seconds_since_unload,
+        learning=learned.learning_result if learned else LearningResult(),
         seed=run.folder.name,
         judge=judge,
     )
-    return plan_with_strategy(run, lambda traffic: strategy.proposal(given, traffic))
+    return plan_with_strategy(run, lambda traffic: strategy.strategy_proposal(given, traffic))
 
 
 def plan_with_strategy(run: RunInput, propose: Callable[[ArrivingTraffic], Proposal]) -> Plan:
@@ -213,7 +213,7 @@ def plan_with_strategy(run: RunInput, propose: Callable[[ArrivingTraffic], Propo
         if roll is not None:
             returning = roll.home and roll.phase is Phase.RETURNING
             return returns.return_proposal(run, roll.home, roll.broker, roll.sample) if returning else None
-        return filling.new_broker_proposal(run) if run.settings.fill_new_brokers and run.counting.counts else None
+        return filling.new_broker_proposal(run) if run.settings.fill_new_brokers and run.hit_rules.counts else None
 
     sources = Sources(
         drains=drain_proposal(run) if run.state.drains.brokers else None,
@@ -234,9 +234,9 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: PlanRequest
     record = ManualPlanRecord(by=user, request=request)
     if request.action is Action.SPLIT:
         row = requested.split_row(sample, request, Candidates.find(run) or Candidates())
-        return _write_manual_plan(sample, requested.proposal(sample, (), record, [row]), record, splits=[row])
+        return _write_manual_plan(sample, requested.requested_proposal(sample, (), record, [row]), record, splits=[row])
     moves = place_moves(sample, candidates_of(sample, requested.requested_moves(sample, storage, request)))
-    wanted = requested.proposal(sample, moves, record)
+    wanted = requested.requested_proposal(sample, moves, record)
     if not draining:
         return _write_manual_plan(sample, wanted, record)
     # A drain is shown as its runs will decide it.
@@ -254,17 +254,17 @@ def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
             `would_overload`.
     """
     earlier = approved.read_earlier_plan(storage, Snapshot(run))
-    moves, room = approved.proposal(earlier)
+    moves, room = approved.approved_proposal(earlier)
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
-    wanted = requested.proposal(earlier.sample, moves, earlier.record, earlier.splits)
+    wanted = requested.requested_proposal(earlier.sample, moves, earlier.manual_plan, earlier.split_rows)
     return _write_manual_plan(
         earlier.sample,
         wanted,
-        earlier.record,
-        splits=earlier.splits,
+        earlier.manual_plan,
+        splits=earlier.split_rows,
         make_capacity=room,
-        all_or_none=earlier.approved,
-        restarts=earlier.restarts,
+        all_or_none=earlier.is_approved,
+        restarts=earlier.restart_samples,
     )
 
 
@@ -280,11 +280,11 @@ def _write_manual_plan(
 ) -> Summary:
     """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
     new_plan = plan(
-        Sources(requested=replace(proposal, make_room=make_capacity)), sample.settings, sample.policies, sample.brokers
+        Sources(requested=replace(proposal, new_check=make_capacity)), sample.settings, sample.policies, sample.brokers
     )
     if all_or_none:
         _require_all_moves(new_plan.moves)
-    after = scores_after(sample.scores, new_plan.taken_moves, sample.traffic)
+    after = score_by_broker_after(sample.broker_scores, new_plan.taken_moves, sample.broker_traffic)
     if record.request.action and make_capacity is None:  # an approved plan of a strategy is checked as in mode `auto`
         _check_load(sample, after, record.request.overruled)
     return plan_files.write_manual_plan(sample, new_plan, record, after, splits, restarts or {})
@@ -300,7 +300,7 @@ def _require_all_moves(moves: Iterable[CandidateMove]) -> None:
 
 def _check_load(sample: PlanningSample, predicted_scores: Mapping[str, float], overruled: Container[Overrule]) -> None:
     limit = sample.settings.overloaded_threshold
-    over = {name: score for name, score in predicted_scores.items() if score > max(limit, sample.scores[name])}
+    over = {name: score for name, score in predicted_scores.items() if score > max(limit, sample.broker_scores[name])}
     if over and Overrule.OVERLOAD not in overruled:
-        scores = ", ".join(f"{name} {sample.scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
+        scores = ", ".join(f"{name} {sample.broker_scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
         raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {scores}")

@@ -26,7 +26,7 @@ _ROUNDING_ERROR = 1e-9
 """Relative rounding error: adding 100,000 numbers in another order changes their sum by less than this ratio."""
 
 
-def positions_of(
+def split_positions(
     algorithm: SplitAlgorithm,
     hash_range: HashRange,
     topics: Sequence[TopicLoad],
@@ -108,7 +108,7 @@ def flow_or_qps_equally_divide(topics: Iterable[TopicLoad], settings: Settings) 
     return tuple(cuts)
 
 
-def traffic_shares(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
+def part_shares(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> tuple[float, ...]:
     """Return each part's share of the message rate, or of throughput without any; equal shares if none is known."""
     carried = _traffic_by_part(hash_range, positions, topics)
     whole = java_sum(carried)
@@ -123,7 +123,7 @@ def most_even_position(hash_range: HashRange, positions: Sequence[int], topics: 
     most = min(apart) + whole * _ROUNDING_ERROR
     # After a part without traffic, the halves are the same as at the position before.
     close = [p for n, p in enumerate(positions) if apart[n] <= most and (n == 0 or carried[n] > 0)]
-    return min(close, key=lambda position: abs(traffic_shares(hash_range, (position,), topics)[0] - 0.5))
+    return min(close, key=lambda position: abs(part_shares(hash_range, (position,), topics)[0] - 0.5))
 
 
 def _traffic_by_part(hash_range: HashRange, positions: Sequence[int], topics: Sequence[TopicLoad]) -> list[float]:
@@ -147,8 +147,8 @@ class LoadedBundle:
         sessions: number of producers and consumers.
         msg_rate: msg/s in and out: long-term average; under the extensible load manager, the current rate.
         msg_throughput: inbound plus outbound bytes/s, averaged or current like `msg_rate`.
-        policy: the kind of policy that applies to the bundle's namespace; None if no policy applies.
-        stays: why the bundle must not be split; None if it may be split.
+        policy_kind: the kind of policy that applies to the bundle's namespace; None if no policy applies.
+        stay_reason: why the bundle must not be split; None if it may be split.
     """
 
     bundle: str
@@ -157,8 +157,8 @@ class LoadedBundle:
     sessions: int
     msg_rate: float
     msg_throughput: float
-    policy: str | None = None
-    stays: Reason | None = None
+    policy_kind: str | None = None
+    stay_reason: Reason | None = None
 
 
 class SplitCondition(NamedTuple):
@@ -169,7 +169,7 @@ class SplitCondition(NamedTuple):
     bound: float
 
     @property
-    def excess(self) -> float:
+    def excess_ratio(self) -> float:
         return self.value / self.bound if self.bound > 0 else float("inf")
 
 

@@ -20,15 +20,15 @@ from pulsar_rebalancer.decide.split_algorithms import (
     SplitCondition,
     condition_of,
     most_even_position,
-    positions_of,
-    traffic_shares,
+    part_shares,
+    split_positions,
 )
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
-from pulsar_rebalancer.run.plan import excess, parts_by_bundle, percent_text, positions_text, recently_split
+from pulsar_rebalancer.run.plan import excess_text, percent_text, positions_text, shares_by_bundle, was_recently_split
 from pulsar_rebalancer.run.snapshot import MIN_SPLIT_TOPICS, Candidate, Candidates, Snapshot
-from pulsar_rebalancer.run.tables import LONG_TERM_RATES, TRAFFIC, Row, java_sum, rows_of
+from pulsar_rebalancer.run.tables import LONG_TERM_RATES, TRAFFIC, Row, java_sum, rows_of_bundles
 from pulsar_rebalancer.state import BundleSplit
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
 from pulsar_rebalancer.strategies.shedders.registry import left_out_of
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 
 class SplitPlan(NamedTuple):
-    """The splits of a run; `hits` counts each bundle's consecutive samples that met a condition."""
+    """The splits of a run; `hits_by_bundle` counts each bundle's consecutive samples that met a condition."""
 
-    rows: list[Row]
-    hits: dict[str, int]
-    advice: tuple[str, ...] = ()
+    split_rows: list[Row]
+    hits_by_bundle: dict[str, int]
+    advice_lines: tuple[str, ...] = ()
 
     @property
     def split_bundles(self) -> list[str]:
-        return [row["bundle"] for row in self.rows if row["taken"]]
+        return [row["bundle"] for row in self.split_rows if row["taken"]]
 
     @property
     def skip_reasons(self) -> dict[Reason, int]:
-        return dict(sorted(Counter(Reason(row["reason"]) for row in self.rows if not row["taken"]).items()))
+        return dict(sorted(Counter(Reason(row["reason"]) for row in self.split_rows if not row["taken"]).items()))
 
 
 NO_SPLITS = SplitPlan([], {})
@@ -86,7 +86,7 @@ MIN_PART_WIDTH = 65536
 
 
 @dataclass(frozen=True)
-class SplitContext:
+class SplitInput:
     """The input for split planning; `extensible`: the cluster runs the extensible load manager."""
 
     settings: Settings
@@ -118,7 +118,7 @@ def find_cut(
     early = _why_no_cut(candidate, hash_range, given_positions, uses_topics=by_topics)
     if early is not None:
         return early
-    positions = positions_of(algorithm, hash_range, topics or (), settings, given_positions)
+    positions = split_positions(algorithm, hash_range, topics or (), settings, given_positions)
     if single_cut and len(positions) > 1:
         positions = (most_even_position(hash_range, positions, topics or ()),)
     ends = (hash_range.lower, *positions, hash_range.upper)
@@ -126,7 +126,7 @@ def find_cut(
         return Reason.NO_POSITION
     if len(candidate.bounds) - 1 + pending_bundles + len(positions) > settings.max_namespace_bundles:
         return Reason.NAMESPACE_FULL
-    return Cut(positions, traffic_shares(hash_range, positions, topics or ()))
+    return Cut(positions, part_shares(hash_range, positions, topics or ()))
 
 
 def _why_no_cut(
@@ -142,20 +142,18 @@ def _why_no_cut(
     return Reason.NO_POSITION if few or narrow or outside else None
 
 
-def plan_splits(
-    context: SplitContext, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]
-) -> SplitPlan:
+def plan_splits(context: SplitInput, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]) -> SplitPlan:
     """Return a run's splits. The bundle that exceeds a bound by the most comes first, then by name."""
     met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
-    met.sort(key=lambda item: (-item[1].excess, item[0].bundle))
+    met.sort(key=lambda item: (-item[1].excess_ratio, item[0].bundle))
     walk = _SplitPlanner(context, candidates)
     for rank, (bundle, condition) in enumerate(met):
-        walk.add(rank, bundle, condition)
+        walk.add_bundle(rank, bundle, condition)
     return SplitPlan(walk.rows, dict(sorted(walk.hits.items())), tuple(row["explanation"] for row in walk.rows))
 
 
 class _SplitPlanner:
-    def __init__(self, context: SplitContext, candidates: Mapping[str, Candidate]) -> None:
+    def __init__(self, context: SplitInput, candidates: Mapping[str, Candidate]) -> None:
         self._context = context
         self._settings = context.settings
         self._candidates = candidates
@@ -164,9 +162,9 @@ class _SplitPlanner:
         self.rows: list[Row] = []
         self.hits: dict[str, int] = {}
 
-    def add(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
+    def add_bundle(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
         """Add the row of a bundle; bundles that validation left out get none."""
-        if bundle.stays is Reason.BUNDLE_QUARANTINED:
+        if bundle.stay_reason is Reason.BUNDLE_QUARANTINED:
             return
         result = self._why_not_split(bundle) or self._cut_or_reason(bundle)
         cut = result if isinstance(result, Cut) else None
@@ -186,7 +184,7 @@ class _SplitPlanner:
                 "algorithm": self._settings.split_algorithm,
                 "positions": cut.positions if cut else None,
                 "shares": cut.shares if cut else None,
-                "unload": self._settings.unload_split_bundles and bundle.policy is None,
+                "unload": self._settings.unload_split_bundles and bundle.policy_kind is None,
                 "taken": reason is Reason.TO_BE_SPLIT,
                 "reason": reason,
                 "explanation": _explanation(bundle, condition, cut, reason),
@@ -197,8 +195,8 @@ class _SplitPlanner:
         """Count a hit; return why the bundle is not split, or None if its topics must be examined."""
         if bundle.topics < MIN_SPLIT_TOPICS:
             return Reason.NO_POSITION
-        if bundle.stays is not None:
-            return bundle.stays
+        if bundle.stay_reason is not None:
+            return bundle.stay_reason
         if self._context.extensible:
             # A broker that has reached its limit of splits ignores its other bundles, and their hits do not grow.
             before = self._context.hits.get(bundle.bundle, 0)
@@ -208,7 +206,7 @@ class _SplitPlanner:
                 return Reason.HIT_COUNT
             if capped:
                 return Reason.CAP_SPLITS
-        recent = recently_split(bundle.bundle, self._context.splits, self._context.now)
+        recent = was_recently_split(bundle.bundle, self._context.splits, self._context.now)
         return Reason.RECENTLY_SPLIT if recent else None
 
     def _cut_or_reason(self, bundle: LoadedBundle) -> Cut | Reason:
@@ -237,7 +235,7 @@ class _SplitPlanner:
 
 
 def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
-    finding = f"{bundle.bundle} on {bundle.broker} has {excess(condition.name, condition.value, condition.bound)}"
+    finding = f"{bundle.bundle} on {bundle.broker} has {excess_text(condition.name, condition.value, condition.bound)}"
     if cut is not None:
         finding += f"; a split at {cut.positions_text} would give parts with {percent_text(cut.shares)} of the traffic"
     return f"{finding}. {reason.meaning}"
@@ -252,27 +250,27 @@ _MAX_ADVICE = 5
 def make_split_plan(run: RunInput) -> SplitPlan:
     """Return the splits; empty if `split_mode` is off or the sample does not count. Raises SnapshotError."""
     candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
-    if run.settings.split_mode is Mode.OFF or not candidates or not run.counting.counts:
+    if run.settings.split_mode is Mode.OFF or not candidates or not run.hit_rules.counts:
         return NO_SPLITS
-    context = SplitContext(
+    context = SplitInput(
         settings=run.settings,
-        extensible=run.extensible,
+        extensible=run.is_extensible,
         now=run.request.collected_at,
-        hits={} if run.counting.clear else run.state.decision.split_hits,
+        hits={} if run.hit_rules.clear else run.state.decision.split_hits,
         splits=run.state.moves.splits,
     )
     splits = plan_splits(context, _loaded_bundles(run, sorted(candidates), extensible=context.extensible), candidates)
     held = {"taken": False, "reason": Reason.ROLLING} if run.state.roll else {}
-    rows = [row | held if row["taken"] else row for row in splits.rows]
-    return splits._replace(rows=[{"cluster": run.cluster, **row} for row in rows])
+    rows = [row | held if row["taken"] else row for row in splits.split_rows]
+    return splits._replace(split_rows=[{"cluster": run.cluster, **row} for row in rows])
 
 
 def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
     """Return the bundles; of several reports about a bundle, the one with the most traffic is used."""
     sample = run.bundle_rows(names, _BUNDLE_COLUMNS)
-    parts = parts_by_bundle(run.state.moves.splits)
+    parts = shares_by_bundle(run.state.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
-    known = rows_of([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
+    known = rows_of_bundles([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
     after = {row["bundle"]: row for row in bundle_columns.update_means(sample, bundle_columns.with_parts(known, parts))}
     left_out, names = left_out_of(run), [row["bundle"] for row in sample]
     facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.state.control)
@@ -292,13 +290,13 @@ def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) ->
             sessions=(row["producers"] or 0) + (row["consumers"] or 0),
             msg_rate=rate,
             msg_throughput=throughput,
-            policy=row["policy"],
-            stays=Reason(reasons[name]) if reasons[name] else left_out.get(broker),
+            policy_kind=row["policy"],
+            stay_reason=Reason(reasons[name]) if reasons[name] else left_out.get(broker),
         )
     return list(loaded.values())
 
 
-def advice(
+def split_advice(
     run: Snapshot, decisions: Sequence[Decision], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> tuple[str, ...]:
     """Return one sentence for each broker that fired but whose bundles are all too large to move."""

@@ -36,11 +36,11 @@ GIVE_ONLY_REASONS = (Reason.DRAINING, Reason.NO_PERSISTENT_TOPICS)
 
 @dataclass(frozen=True)
 class BundleFacts:
-    """What the rules about bundles compare; `moved` gives `recently_unloaded` or `destination_kept`."""
+    """What the rules about bundles compare; `move_reasons` gives `recently_unloaded` or `destination_kept`."""
 
     settings: Settings
-    moved: Mapping[str, Reason]
-    to_be_split: Collection[str] = ()
+    move_reasons: Mapping[str, Reason]
+    bundles_to_split: Collection[str] = ()
     quarantined: Collection[str] = ()
     control: Control = field(default_factory=Control)
 
@@ -75,51 +75,51 @@ def _is_excluded(names: Column, facts: BundleFacts) -> Column:
 
 
 def _has_moved_for(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
-    return lambda names, facts: _membership_mask(names, [name for name, why in facts.moved.items() if why is reason])
+    return lambda names, facts: _membership_mask(names, [b for b, why in facts.move_reasons.items() if why is reason])
 
 
 def _membership_mask(names: Column, members: Collection[str]) -> Column:
     return pc.is_in(names, pa.array(list(members), pa.string())) if members else None
 
 
-class Rule(NamedTuple):
+class KeepingRule(NamedTuple):
     """One rule by which a bundle stays.
 
     Attributes:
-        overrule: what a person may overrule it with; None if nobody may.
-        applies: for a rule about the bundle itself, returns a boolean column, or None for no bundle.
+        lifted_by: what a person may overrule it with; None if nobody may.
+        find_bundles: for a rule about the bundle itself, returns a boolean column, or None for no bundle.
     """
 
     reason: Reason
-    overrule: Overrule | None = None
-    applies: Callable[[Column, BundleFacts], Column] | None = None
+    lifted_by: Overrule | None = None
+    find_bundles: Callable[[Column, BundleFacts], Column] | None = None
 
 
 RULES = (
-    Rule(Reason.UNKNOWN_NAME),
-    Rule(Reason.BROKER_EXCLUDED, Overrule.EXCLUSIONS),
-    Rule(Reason.BROKER_QUARANTINED),
-    Rule(Reason.SYSTEM_NAMESPACE, None, _is_system),
-    Rule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _in_kept_namespace),
-    Rule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
-    Rule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _membership_mask(names, facts.quarantined)),
-    Rule(Reason.TO_BE_SPLIT, None, lambda names, facts: _membership_mask(names, facts.to_be_split)),
-    Rule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_moved_for(Reason.DESTINATION_KEPT)),
-    Rule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_moved_for(Reason.RECENTLY_UNLOADED)),
-    Rule(Reason.NO_TOPIC),
-    Rule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
-    Rule(Reason.POLICY_FORBIDS, Overrule.POLICIES),
-    Rule(Reason.ANTI_AFFINITY, Overrule.ANTI_AFFINITY),
-    Rule(Reason.TOO_MANY_TOPICS, Overrule.TOPIC_CEILING),
-    Rule(Reason.NO_DESTINATION),
-    Rule(Reason.SAME_BROKER),
-    Rule(Reason.ROLLING),
-    Rule(Reason.WOULD_OVERLOAD, Overrule.OVERLOAD),
-    Rule(Reason.CAP_BROKER, Overrule.CAPS),
-    Rule(Reason.CAP_NAMESPACE, Overrule.CAPS),
-    Rule(Reason.CAP_BYTES, Overrule.CAPS),
-    Rule(Reason.CAP_RUN, Overrule.CAPS),
-    Rule(Reason.CAP_WAVES),
+    KeepingRule(Reason.UNKNOWN_NAME),
+    KeepingRule(Reason.BROKER_EXCLUDED, Overrule.EXCLUSIONS),
+    KeepingRule(Reason.BROKER_QUARANTINED),
+    KeepingRule(Reason.SYSTEM_NAMESPACE, None, _is_system),
+    KeepingRule(Reason.NAMESPACE_EXCLUDED, Overrule.EXCLUSIONS, _in_kept_namespace),
+    KeepingRule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
+    KeepingRule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _membership_mask(names, facts.quarantined)),
+    KeepingRule(Reason.TO_BE_SPLIT, None, lambda names, facts: _membership_mask(names, facts.bundles_to_split)),
+    KeepingRule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_moved_for(Reason.DESTINATION_KEPT)),
+    KeepingRule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_moved_for(Reason.RECENTLY_UNLOADED)),
+    KeepingRule(Reason.NO_TOPIC),
+    KeepingRule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
+    KeepingRule(Reason.POLICY_FORBIDS, Overrule.POLICIES),
+    KeepingRule(Reason.ANTI_AFFINITY, Overrule.ANTI_AFFINITY),
+    KeepingRule(Reason.TOO_MANY_TOPICS, Overrule.TOPIC_CEILING),
+    KeepingRule(Reason.NO_DESTINATION),
+    KeepingRule(Reason.SAME_BROKER),
+    KeepingRule(Reason.ROLLING),
+    KeepingRule(Reason.WOULD_OVERLOAD, Overrule.OVERLOAD),
+    KeepingRule(Reason.CAP_BROKER, Overrule.CAPS),
+    KeepingRule(Reason.CAP_NAMESPACE, Overrule.CAPS),
+    KeepingRule(Reason.CAP_BYTES, Overrule.CAPS),
+    KeepingRule(Reason.CAP_RUN, Overrule.CAPS),
+    KeepingRule(Reason.CAP_WAVES),
 )
 """Rules that keep a bundle in place, no matter who wants to move it; the first rule that applies gives the reason."""
 
@@ -130,7 +130,7 @@ def stay_reasons(names: Column, facts: BundleFacts) -> Column:
     found = [
         pc.if_else(column, pa.scalar(rule.reason, pa.string()), nothing)
         for rule in RULES
-        if rule.applies is not None and (column := rule.applies(names, facts)) is not None
+        if rule.find_bundles is not None and (column := rule.find_bundles(names, facts)) is not None
     ]
     return pc.coalesce(*found) if found else pa.nulls(len(names), pa.string())
 
@@ -166,7 +166,7 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     """
     checked = list(moves)
     taken = [move for move in checked if move.reason is Reason.TAKEN]
-    reasons = sample.bundles.reasons_of({move.bundle for move in taken})
+    reasons = sample.bundles.reason_by_broker_and_bundle({move.bundle for move in taken})
     if profile_of(sample.settings).swaps:
         reasons = {each: reason if reason in NEVER_SWAPPED else None for each, reason in reasons.items()}
     seen: set[str] = set()

@@ -1,6 +1,6 @@
 """What validation expects of a sample: the suites in `expectations/`, the columns that they judge, what follows.
 
-The *validate* task lets Great Expectations run the suites; `validate` here needs only Arrow, and finds the same.
+The *validate* task lets Great Expectations run the suites; `validate_run` needs only Arrow, and finds the same.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 """Severity in Great Expectations, by effect."""
 
 
-def validate(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
+def validate_run(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
     """Validate the sample of a run, and write `validation.json`. `moved_bundles` are bundles that moved recently."""
     tables, values, findings = judged_tables(run), suite_parameters(run.settings), list[Finding]()
     for name, table in tables.items():
@@ -60,7 +60,7 @@ def make_validation(
     """Return the suites' findings, and those that follow from them or from the settings."""
     found = one_quarantine_each(findings)
     # Two brokers may briefly report a bundle that moved.
-    shares = left_out_shares(unexpectedly_left_out(found, moved_bundles), tables)
+    shares = left_out_share_by_broker(unexpectedly_left_out(found, moved_bundles), tables)
     found = one_quarantine_each([*found, *traffic_findings(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
@@ -120,11 +120,11 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
       value and the sum over its bundles; 0 if it is at most one unit, null if a value is invalid, because
       invalid values are separate findings.
     """
-    bundles = run.table("bundles")
+    bundles = run.read_table("bundles")
     for name in TRAFFIC:
         finite = pc.if_else(pc.is_finite(bundles[name]), bundles[name], pa.scalar(None, pa.float64()))
         bundles = bundles.set_column(bundles.schema.get_field_index(name), name, finite)
-    brokers = run.table("brokers").select([name for name in _JUDGED_BROKERS.names if name not in _DERIVED])
+    brokers = run.read_table("brokers").select([name for name in _JUDGED_BROKERS.names if name not in _DERIVED])
     weights = {
         name: weight
         for name in profile_of(run.settings).resources
@@ -133,7 +133,7 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
     carried = _bundle_sums_by_broker(bundles)
     rows = [_judged_broker(row, weights, carried) for row in brokers.to_pylist()]
     judged = pa.Table.from_pylist(rows, schema=_JUDGED_BROKERS)
-    return {"cluster": run.table("cluster"), "brokers": judged, "bundles": bundles}
+    return {"cluster": run.read_table("cluster"), "brokers": judged, "bundles": bundles}
 
 
 def _judged_broker(row: Row, weights: Mapping[str, float], bundle_sums: Mapping[str, Row]) -> Row:
@@ -146,12 +146,12 @@ def _judged_broker(row: Row, weights: Mapping[str, float], bundle_sums: Mapping[
             row |= dict.fromkeys(pair, 0.0)
         usage, limit = row[pair[0]], row[pair[1]]
         row[f"{resource}_percent"] = usage / limit * 100 if usage is not None and (limit or 0) > 0 else None
-    row["deciding_resource"], row["deciding_percent"] = _bottleneck(row, weights)
+    row["deciding_resource"], row["deciding_percent"] = _bottleneck_and_percent(row, weights)
     row["unaccounted_percent"] = _unaccounted_percent(row, bundle_sums.get(row["broker"], {}))
     return row
 
 
-def _bottleneck(broker: Row, weights: Mapping[str, float]) -> tuple[str | None, float | None]:
+def _bottleneck_and_percent(broker: Row, weights: Mapping[str, float]) -> tuple[str | None, float | None]:
     """Return the resource that decides a broker's score, and its usage in percent of the limit.
 
     That resource has the highest weighted percentage. The result is None and None if it is the CPU or the
@@ -186,7 +186,7 @@ def _unaccounted_percent(broker: Row, bundle_sums: Row) -> float | None:
     return max(apart[name] / max(own[name], sums[name]) * 100 if apart[name] > 1 else 0.0 for name in TRAFFIC)
 
 
-def left_out_shares(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
+def left_out_share_by_broker(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
     """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever is larger.
 
     The absolute values of negative values are used. A value that is not a number is estimated: the broker's
@@ -304,7 +304,7 @@ def _evaluate(table: pa.Table, key: str, suite: Mapping[str, Any], params: Mappi
 
 class _FailedRow(NamedTuple):
     finding: Finding
-    excess: float = 0.0  # distance of the value from the allowed range
+    excess_over_bound: float = 0.0  # distance of the value from the allowed range
 
 
 def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
@@ -315,7 +315,7 @@ def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
     return [
         group[0].finding.model_copy(update={"detail": _details_text(group)})
         for subjects in seen.values()
-        for group in sorted(subjects.values(), key=lambda group: -max(miss.excess for miss in group))
+        for group in sorted(subjects.values(), key=lambda group: -max(miss.excess_over_bound for miss in group))
     ]
 
 

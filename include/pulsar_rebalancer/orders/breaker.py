@@ -54,23 +54,23 @@ class Tally(NamedTuple):
     """The results of one run, from which the breaker's next state is computed.
 
     Attributes:
-        bad_brokers: number of faulty brokers left out; None if the run did not validate the brokers.
-        failed: number of moves that failed or ended up on an unplanned broker.
-        moved: True if at least one bundle has a new owner.
-        score_range: hottest minus coldest score before the moves, in points; None without a decision.
-        younger_than: earliest time at which the values in this run's sample could have been measured.
-        brokers: number of brokers whose scores were compared.
+        bad_broker_count: number of faulty brokers left out; None if the run did not validate the brokers.
+        failed_moves: number of moves that failed or ended up on an unplanned broker.
+        has_moved: True if at least one bundle has a new owner.
+        range_before_moves: hottest minus coldest score before the moves, in points; None without a decision.
+        measured_after: earliest time at which the values in this run's sample could have been measured.
+        broker_count: number of brokers whose scores were compared.
     """
 
-    bad_brokers: int | None
-    failed: int
-    moved: bool
-    score_range: float | None
-    younger_than: datetime
-    brokers: int = 0
+    bad_broker_count: int | None
+    failed_moves: int
+    has_moved: bool
+    range_before_moves: float | None
+    measured_after: datetime
+    broker_count: int = 0
 
 
-def advance(
+def advance_breaker(
     state: Breaker, rules: BreakerRules, tally: Tally, now: datetime, run: str = "", closed_at: datetime | None = None
 ) -> Breaker:
     """Return the document after a run; the same object if nothing changed or the report is already counted.
@@ -82,13 +82,13 @@ def advance(
         return state
     worse, before, moved_at, compared = state.worse, state.range_before, state.moved_at, state.brokers_before
     # Until all brokers have measured again, a sample shows the load before the moves.
-    is_current = moved_at is None or tally.younger_than >= moved_at
-    if is_current and before is not None and tally.score_range is not None:
-        if tally.brokers == compared:  # a broker joining or leaving changes the range too
-            worse = worse + 1 if tally.score_range > before + SCORE_RANGE_NOISE else 0
+    is_current = moved_at is None or tally.measured_after >= moved_at
+    if is_current and before is not None and tally.range_before_moves is not None:
+        if tally.broker_count == compared:  # a broker joining or leaving changes the range too
+            worse = worse + 1 if tally.range_before_moves > before + SCORE_RANGE_NOISE else 0
         before = moved_at = None
-    if before is None and tally.moved:
-        before, moved_at, compared = tally.score_range, now, tally.brokers
+    if before is None and tally.has_moved:
+        before, moved_at, compared = tally.range_before_moves, now, tally.broker_count
     closed = closed_at is not None and state.opened_at is not None and closed_at >= state.opened_at
     why = _opening_reason(rules, tally, worse, known_bad_brokers=state.bad if closed else 0)
     after = Breaker(
@@ -99,18 +99,18 @@ def advance(
         moved_at=moved_at,
         # Opening restarts the count of rounds.
         worse=0 if why else worse,
-        bad=state.bad if tally.bad_brokers is None else tally.bad_brokers,
+        bad=state.bad if tally.bad_broker_count is None else tally.bad_broker_count,
         run=state.run,
     )
     return after if after == state else after.model_copy(update={"run": run})
 
 
 def _opening_reason(rules: BreakerRules, tally: Tally, worse_rounds: int, known_bad_brokers: int) -> str:
-    bad, most = tally.bad_brokers, rules.bad_brokers
+    bad, most = tally.bad_broker_count, rules.bad_brokers
     if bad is not None and most is not None and bad >= max(most, known_bad_brokers + 1):
         return f"validation left out {number_of(bad, 'faulty broker')} in one run"
-    if rules.failed_moves is not None and tally.failed >= rules.failed_moves:
-        return f"{number_of(tally.failed, 'move')} of a run failed or reached another broker"
+    if rules.failed_moves is not None and tally.failed_moves >= rules.failed_moves:
+        return f"{number_of(tally.failed_moves, 'move')} of a run failed or reached another broker"
     if rules.worse_rounds is not None and worse_rounds >= rules.worse_rounds:
         return f"the score range grew in {worse_rounds} consecutive rounds of moves"
     return ""
@@ -121,18 +121,18 @@ def last_closing(control: Control) -> datetime | None:
     return order.at if order else None
 
 
-def open_until(rules: BreakerRules | None, orders: OrdersInForce) -> datetime | None:
+def breaker_open_until(rules: BreakerRules | None, orders: OrdersInForce) -> datetime | None:
     return orders.get(Breaker).open_until(rules, last_closing(orders.get(Control)))
 
 
 def _breaker_hold(situation: Situation) -> Hold | None:
-    until = open_until(situation.settings.breaker, situation.orders)
+    until = breaker_open_until(situation.settings.breaker, situation.orders)
     if until is None or situation.now >= until:
         return None
     return Hold(Reason.BREAKER_OPEN, f"until {until:%Y-%m-%d %H:%M %Z}: {situation.orders.get(Breaker).why}")
 
 
-def _order_texts(situation: Situation) -> Iterator[str]:
+def _breaker_texts(situation: Situation) -> Iterator[str]:
     rules, order = situation.settings.breaker, situation.control.last_order("close_breaker")
     otherwise = situation.orders.get(Breaker).open_until(rules, None)
     if order is not None and otherwise is not None and situation.now < otherwise and not _breaker_hold(situation):
@@ -145,8 +145,8 @@ BREAKER = OrderKind(
     actions=(
         FormAction("close_breaker", "Close the circuit breaker early", button="Close breaker", is_shown=_breaker_hold),
     ),
-    settings=("breaker",),
+    setting_names=("breaker",),
     hold_of=_breaker_hold,
     words={Reason.BREAKER_OPEN: Wording("circuit breaker open", "the circuit breaker was open.")},
-    order_texts=_order_texts,
+    order_texts=_breaker_texts,
 )

@@ -33,8 +33,8 @@ class CalendarClosure(NamedTuple):
     """The reason, `blackout` or `outside_window`, and when moves are allowed again; None if unknown."""
 
     reason: Reason
-    opens: datetime | None
-    why: str
+    opens_at: datetime | None
+    why_closed: str
 
 
 class _Span(NamedTuple):
@@ -47,13 +47,13 @@ def calendar_closure(settings: Settings, now: datetime) -> CalendarClosure | Non
     first = _first_closure(settings, now)
     if first is None:
         return None
-    opens = first.opens
+    opens = first.opens_at
     for _ in range(_MAX_CLOSED_PERIODS):
         following = None if opens is None else _first_closure(settings, opens)
         if following is None:
-            return first._replace(opens=opens)
-        opens = following.opens
-    return first._replace(opens=None)
+            return first._replace(opens_at=opens)
+        opens = following.opens_at
+    return first._replace(opens_at=None)
 
 
 def _first_closure(settings: Settings, time: datetime) -> CalendarClosure | None:
@@ -114,13 +114,13 @@ def _local_spans(window: Window, local_time: datetime) -> Iterator[tuple[datetim
 def _calendar_hold(situation: Situation) -> Hold | None:
     calendar = calendar_closure(situation.settings, situation.now)
     # A rolling restart finishes its current broker outside the windows too; a blackout holds it.
-    if calendar is None or (calendar.reason is Reason.OUTSIDE_WINDOW and situation.orders.get(Roll).under_way):
+    if calendar is None or (calendar.reason is Reason.OUTSIDE_WINDOW and situation.orders.get(Roll).is_under_way):
         return None
-    until = f"until {calendar.opens:%Y-%m-%d %H:%M %Z}" if calendar.opens else "and none follows"
-    return Hold(calendar.reason, f"{until}: {calendar.why}" if calendar.why else until)
+    until = f"until {calendar.opens_at:%Y-%m-%d %H:%M %Z}" if calendar.opens_at else "and none follows"
+    return Hold(calendar.reason, f"{until}: {calendar.why_closed}" if calendar.why_closed else until)
 
 
-def _order_texts(situation: Situation) -> Iterator[str]:
+def _calendar_texts(situation: Situation) -> Iterator[str]:
     windows, blackouts = len(situation.settings.maintenance_windows), len(situation.settings.blackouts)
     if windows:
         yield f"bundles move only within {number_of(windows, 'maintenance window')} of the clusters file"
@@ -129,11 +129,11 @@ def _order_texts(situation: Situation) -> Iterator[str]:
 
 
 CALENDAR = OrderKind(
-    settings=("maintenance_windows", "blackouts"),
+    setting_names=("maintenance_windows", "blackouts"),
     hold_of=_calendar_hold,
     words={
         Reason.BLACKOUT: Wording("blackout", "a blackout was in force."),
         Reason.OUTSIDE_WINDOW: Wording("outside the maintenance windows", "no maintenance window was open."),
     },
-    order_texts=_order_texts,
+    order_texts=_calendar_texts,
 )

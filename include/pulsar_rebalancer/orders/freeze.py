@@ -11,7 +11,7 @@ def _freeze_orders(control: Control) -> Iterator[GivenOrder]:
     return (order for order in control.orders if order.action == "freeze")
 
 
-def _order_texts(situation: Situation) -> Iterator[str]:
+def _freeze_texts(situation: Situation) -> Iterator[str]:
     for order in _freeze_orders(situation.control):
         if order.until:
             yield f"{order.subject} frozen {ending(order.until, order.giver, situation.now)}"
@@ -25,7 +25,7 @@ FREEZE = OrderKind(
             "No bundle of the namespace is moved or split, even if its broker is drained or in a rolling restart.",
             until=True,
             subject=_SUBJECT,
-            pattern=_PATTERN,
+            subject_pattern=_PATTERN,
             apply=with_end,
             button="Freeze",
             group="Bundles",
@@ -34,7 +34,7 @@ FREEZE = OrderKind(
             "unfreeze",
             "End a freeze",
             subject=_SUBJECT,
-            pattern=_PATTERN,
+            subject_pattern=_PATTERN,
             apply=lambda orders, order: orders.get(Control).without_orders("freeze", subject=order.subject),
             button="Unfreeze",
             is_shown=lambda situation: any(_freeze_orders(situation.control)),
@@ -42,6 +42,6 @@ FREEZE = OrderKind(
             group="Bundles",
         ),
     ),
-    order_texts=_order_texts,
+    order_texts=_freeze_texts,
     kept_namespaces=lambda _, control: [order.subject for order in _freeze_orders(control)],
 )

@@ -49,21 +49,21 @@ _STATE = OrderKind(
             apply=None,
             button="Reset",
             group="",
-            is_shown=lambda situation: situation.orders.lost,
+            is_shown=lambda situation: situation.orders.lost_text,
         ),
         FormAction(
             RESTORE,
             "Restore the state",
             "Repeat lost orders.",
             subject="name of an export; empty: the state of the last committed plan",
-            pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
+            subject_pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             apply=None,
             button="Restore",
             group="",
-            is_shown=lambda situation: situation.orders.lost,
+            is_shown=lambda situation: situation.orders.lost_text,
         ),
     ),
-    hold_of=lambda situation: Hold(Reason.STATE_LOST, situation.orders.lost) if situation.orders.lost else None,
+    hold_of=lambda given: Hold(Reason.STATE_LOST, given.orders.lost_text) if given.orders.lost_text else None,
     words={Reason.STATE_LOST: Wording("the state and perhaps orders are lost:", "the state was lost.", lasting=True)},
 )
 
@@ -73,7 +73,7 @@ ORDERS = (STOP, MODE, _STATE, BREAKER, PAUSE, CALENDAR, SKIP, DRAIN, ROLL, QUEST
 ACTIONS: Mapping[str, FormAction] = {action.name: action for kind in ORDERS for action in kind.actions}
 WORDING_BY_REASON: Mapping[Reason, Wording] = {reason: words for kind in ORDERS for reason, words in kind.words.items()}
 LASTING_REASONS = {reason for reason, words in WORDING_BY_REASON.items() if words.lasting}
-FILE_ONLY_SETTINGS = tuple(name for kind in ORDERS for name in kind.settings)
+FILE_ONLY_SETTINGS = tuple(name for kind in ORDERS for name in kind.setting_names)
 """Settings that only the clusters file can change, not the parameters of a run."""
 
 
@@ -105,7 +105,7 @@ class ControlRequest(BaseModel):
             wrong["reason"] = "Give a reason; it is recorded."
         if (self.until is not None) != chosen.until:
             wrong["until"] = "Give the end." if chosen.until else f"Leave it empty: {self.action} takes no end time."
-        if re.fullmatch(chosen.pattern, self.subject) is None:
+        if re.fullmatch(chosen.subject_pattern, self.subject) is None:
             wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"{self.action} takes no subject."
         if wrong:
             raise FieldsError(wrong)
@@ -152,7 +152,7 @@ def buttons(situation: Situation) -> tuple[OrderButton, ...]:
 def orders_sentence(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> str:
     """Return the sentence about the current orders, given the effective settings and `holds`."""
     mode_and_orders = "; ".join([f"mode {settings.mode}", *order_texts(settings, holds, orders, now)])
-    rolls = orders.get(Roll).active
+    rolls = orders.get(Roll).is_active
     carried_out = "Only moves of the rolling restart are carried out" if rolls else "Moves are carried out"
     moved = carried_out if settings.mode is not Mode.APPROVE else "Moves wait for approval"
     return one_line(f"{'Nothing is moved' if holds else moved}: {mode_and_orders}")
@@ -160,5 +160,5 @@ def orders_sentence(settings: Settings, holds: Sequence[Hold], orders: OrdersInF
 
 def order_texts(settings: Settings, holds: Sequence[Hold], orders: OrdersInForce, now: datetime) -> list[str]:
     at = Situation(settings, orders, now)
-    texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDING_BY_REASON[closing.reason].now)]
+    texts = [f"{words} {closing.detail}" for closing in holds if (words := WORDING_BY_REASON[closing.reason].present)]
     return texts + [text for kind in ORDERS for text in kind.order_texts(at)]

@@ -20,8 +20,8 @@ _CAP_UNITS = dict(
 _ORIGIN_TEXT = {Origin.FILE: "the clusters file", Origin.PARAMS: "this run's parameters", Origin.BROKERS: "the brokers"}
 
 
-def _order_texts(situation: Situation) -> Iterator[str]:
-    settings, origins = situation.settings, situation.orders.origins
+def _limit_texts(situation: Situation) -> Iterator[str]:
+    settings, origins = situation.settings, situation.orders.setting_origins
 
     def settings_from(origin: Origin, *names: str) -> Iterator[tuple[str, str]]:
         return (
@@ -54,4 +54,4 @@ MODE = OrderKind(
     words={Reason.OBSERVE: Wording(lasting=True)},
 )
 
-LIMITS = OrderKind(order_texts=_order_texts, kept_namespaces=lambda settings, _: settings.excluded_namespaces)
+LIMITS = OrderKind(order_texts=_limit_texts, kept_namespaces=lambda settings, _: settings.excluded_namespaces)

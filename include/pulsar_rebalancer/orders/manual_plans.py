@@ -140,7 +140,7 @@ class Question(StateDocument):
         opening = self.opening
         return opening is not None and opening.at > handed_over.plan.at and opening.run_id != handed_over.run_id
 
-    def deadline(self, minutes: float) -> datetime | None:
+    def answer_deadline(self, minutes: float) -> datetime | None:
         """Return the deadline for an answer (`max_awaiting_minutes`); None if no question is open."""
         return self.at + timedelta(minutes=minutes) if self.at is not None else None
 
@@ -152,7 +152,7 @@ class Answer(Order):
     carried_out_by: str = ""
 
     @property
-    def handed_over(self) -> HandedOverPlan:
+    def as_handed_over_plan(self) -> HandedOverPlan:
         plan = ShownPlan(plan_id=self.question.plan_id, action=None, at=self.question.at or self.at, by="")
         return HandedOverPlan(
             plan=plan, run_id=self.carried_out_by, at=self.at, by=self.by, reason=self.reason, approved=True
@@ -176,7 +176,7 @@ class Answers(StateDocument):
         )
         return next(approvals, None) if run_id else None
 
-    def rejections(self, now: datetime, minutes: float) -> dict[str, Answer]:
+    def rejection_by_plan(self, now: datetime, minutes: float) -> dict[str, Answer]:
         """Return the rejections still valid, by `Actions.identity`; these are not asked about again."""
         lifetime = timedelta(minutes=minutes)
         young = (answer for answer in self.plans.values() if now - answer.at < lifetime and not answer.carried_out_by)
@@ -186,7 +186,7 @@ class Answers(StateDocument):
 def deadline_of(situation: Situation) -> datetime | None:
     """Return the deadline for approving a plan; None if no plan is awaiting approval."""
     question, answers = situation.orders.get(Question), situation.orders.get(Answers)
-    until = question.deadline(situation.settings.max_awaiting_minutes)
+    until = question.answer_deadline(situation.settings.max_awaiting_minutes)
     is_open = situation.settings.mode is Mode.APPROVE and question.plan_id not in answers.plans
     return until if is_open and until is not None and situation.now < until else None
 
@@ -198,7 +198,7 @@ def _question_texts(situation: Situation) -> Iterator[str]:
     minutes, until = situation.settings.max_awaiting_minutes, deadline_of(situation)
     if until is not None:
         yield f"a plan to {situation.orders.get(Question).what} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
-    rejected = situation.orders.get(Answers).rejections(situation.now, minutes).values()
+    rejected = situation.orders.get(Answers).rejection_by_plan(situation.now, minutes).values()
     for answer in sorted(rejected, key=lambda answer: answer.at)[-MAX_NAMED:]:
         again = f"{answer.at + timedelta(minutes=minutes):%H:%M %Z}"
         moves = f"the moves of plan {answer.question.plan_id}"

@@ -77,22 +77,22 @@ class OrdersInForce:
     """The documents with orders, by key.
 
     Attributes:
-        lost: which documents of the state store are lost, and why; nothing is moved then. Empty if none is.
-        started: when the run in progress started, to decide whether a stop affects it; None without one.
-        origins: source of each setting; those without an entry come from the clusters file.
+        lost_text: which documents of the state store are lost, and why; nothing is moved then. Empty if none is.
+        run_started_at: when the run in progress started, to decide whether a stop affects it; None without one.
+        setting_origins: source of each setting; those without an entry come from the clusters file.
     """
 
-    documents: Mapping[str, StateDocument] = field(default_factory=dict)
-    lost: str = ""
-    started: datetime | None = None
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    document_by_key: Mapping[str, StateDocument] = field(default_factory=dict)
+    lost_text: str = ""
+    run_started_at: datetime | None = None
+    setting_origins: Mapping[str, Origin] = field(default_factory=dict)
 
     @classmethod
     def build(cls, *documents: StateDocument, lost: str = "", started_at: datetime | None = None) -> Self:
         return cls({document.KEY: document for document in documents}, lost, started_at)
 
     def get(self, model: type[_Document]) -> _Document:
-        document = self.documents.get(model.KEY)
+        document = self.document_by_key.get(model.KEY)
         return document if isinstance(document, model) else model()
 
 
@@ -100,14 +100,14 @@ class JudgedRun(NamedTuple):
     """The run that the orders apply to.
 
     Attributes:
-        at: time of its sample; None if no order to skip a run applies.
+        sampled_at: time of its sample; None if no order to skip a run applies.
         previous: run id of the last recorded plan, or empty.
-        started: when the run started; None if no order to stop it applies.
+        started_at: when the run started; None if no order to stop it applies.
     """
 
-    at: datetime | None = None
+    sampled_at: datetime | None = None
     previous: str = ""
-    started: datetime | None = None
+    started_at: datetime | None = None
 
 
 NO_RUN = JudgedRun()
@@ -138,15 +138,15 @@ class Wording(NamedTuple):
     """The texts about a reason that closes the gate.
 
     Attributes:
-        now: the beginning of the text about the present, before the detail.
-        then: about a past run, whose reason says nothing about the present; empty if it does.
-        next_run: about the next run, with {} for the detail; empty if the reason's meaning says it.
+        present: the beginning of the text about the present, before the detail.
+        past: about a past run, whose reason says nothing about the present; empty if it does.
+        next_run_text: about the next run, with {} for the detail; empty if the reason's meaning says it.
         lasting: True if the gate stays closed until a person changes something, False if it opens by itself.
     """
 
-    now: str = ""
-    then: str = ""
-    next_run: str = ""
+    present: str = ""
+    past: str = ""
+    next_run_text: str = ""
     lasting: bool = False
 
 
@@ -201,19 +201,19 @@ class FormAction(OrderButton):
     """An action that a person can choose in the form.
 
     Attributes:
-        pattern: of the subject.
+        subject_pattern: of the subject.
         apply: returns the `control` document with the order; None if the action is no order.
-        stops: True if it also stops a run under way.
-        after_loss: True if it is accepted although orders are lost.
+        stops_run: True if it also stops a run under way.
+        works_after_loss: True if it is accepted although orders are lost.
         is_shown: whether there is something to do at present.
         propose_value: returns the subject with which the button's form begins.
     """
 
-    pattern: str = ""
+    subject_pattern: str = ""
     needs_reason: bool = True
     apply: Callable[[OrdersInForce, GivenOrder], Control] | None = with_order
-    stops: bool = False
-    after_loss: bool = False
+    stops_run: bool = False
+    works_after_loss: bool = False
     is_shown: Callable[[Situation], object] = lambda _: True
     propose_value: Callable[[Situation], str] = lambda _: ""
 
@@ -223,13 +223,13 @@ class OrderKind:
     """All that the other modules know of a kind of order.
 
     Attributes:
-        settings: the settings of the clusters file that give the order; a run cannot change them.
+        setting_names: the settings of the clusters file that give the order; a run cannot change them.
         order_texts: yields texts about the order, in addition to those about a closed gate.
         kept_namespaces: returns the namespaces whose bundles stay, unless exclusions are overruled.
     """
 
     actions: tuple[FormAction, ...] = ()
-    settings: tuple[str, ...] = ()
+    setting_names: tuple[str, ...] = ()
     hold_of: Callable[[Situation], Hold | None] = lambda _: None
     words: Mapping[Reason, Wording] = field(default_factory=dict)
     order_texts: Callable[[Situation], Iterable[str]] = lambda _: ()

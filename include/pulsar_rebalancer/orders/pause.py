@@ -13,10 +13,10 @@ from pulsar_rebalancer.storage.documents import time_of
 
 class PauseInForce(NamedTuple):
     until: datetime
-    who: str
+    giver: str
 
 
-def pause_of(situation: Situation) -> PauseInForce | None:
+def pause_in_force(situation: Situation) -> PauseInForce | None:
     """Return the pause, current or past, from the clusters file or a person: the one that ends later."""
     file, order = situation.settings.pause, situation.orders.get(Control).last_order("pause")
     pauses = [PauseInForce(file.until, f"clusters file: {file.reason}")] if file else []
@@ -25,10 +25,10 @@ def pause_of(situation: Situation) -> PauseInForce | None:
 
 
 def _pause_hold(situation: Situation) -> Hold | None:
-    pause = pause_of(situation)
+    pause = pause_in_force(situation)
     if pause is None or situation.now >= pause.until:
         return None
-    return Hold(Reason.PAUSED, ending(pause.until, pause.who, situation.now))
+    return Hold(Reason.PAUSED, ending(pause.until, pause.giver, situation.now))
 
 
 def _skip_hold(situation: Situation) -> Hold | None:
@@ -36,7 +36,11 @@ def _skip_hold(situation: Situation) -> Hold | None:
 
     The previous plan shows whether a run has been recorded since. A reset drops it: one more run is skipped.
     """
-    order, previous, sampled = situation.control.last_order("skip"), time_of(situation.run.previous), situation.run.at
+    order, previous, sampled = (
+        situation.control.last_order("skip"),
+        time_of(situation.run.previous),
+        situation.run.sampled_at,
+    )
     if order is None or sampled is None or sampled <= order.at or (previous is not None and previous > order.at):
         return None
     return Hold(Reason.SKIPPED, order.by_text)
@@ -55,8 +59,8 @@ def _stop_hold(situation: Situation, started_at: datetime | None) -> Hold | None
     return Hold(Reason.STOPPED, order.by_text) if order and stops else None
 
 
-def _order_texts(situation: Situation) -> Iterator[str]:
-    if stopped := _stop_hold(situation, situation.orders.started):
+def _pause_texts(situation: Situation) -> Iterator[str]:
+    if stopped := _stop_hold(situation, situation.orders.run_started_at):
         yield f"stopped {stopped.detail}"
 
 
@@ -66,13 +70,13 @@ STOP = OrderKind(
             "stop",
             "Stop the current run",
             "The run moves no more bundles. To stop later runs too, use Pause.",
-            stops=True,
+            stops_run=True,
             button="Stop",
         ),
     ),
-    hold_of=lambda situation: _stop_hold(situation, situation.run.started),
+    hold_of=lambda situation: _stop_hold(situation, situation.run.started_at),
     words={Reason.STOPPED: Wording("stopped")},
-    order_texts=_order_texts,
+    order_texts=_pause_texts,
 )
 
 PAUSE = OrderKind(
@@ -83,8 +87,8 @@ PAUSE = OrderKind(
             "Stops the current run; later runs only decide and explain. Extends a pause that is in force.",
             until=True,
             apply=with_end,
-            stops=True,
-            after_loss=True,
+            stops_run=True,
+            works_after_loss=True,
             button="Pause",
         ),
         FormAction(
@@ -95,7 +99,7 @@ PAUSE = OrderKind(
             is_shown=lambda situation: situation.control.last_order("pause") or _skip_hold(situation),
         ),
     ),
-    settings=("pause",),
+    setting_names=("pause",),
     hold_of=_pause_hold,
     words={Reason.PAUSED: Wording("paused", "the cluster was paused.", "Rebalancing is paused {}.")},
 )

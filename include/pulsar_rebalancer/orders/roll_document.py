@@ -152,17 +152,17 @@ class Roll(StateDocument):
     untold: bool = False
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         return bool(self.id) and self.ended is None
 
     @property
     def broker(self) -> str:
-        return next((name for name in self.order if name not in self.done), "") if self.active else ""
+        return next((name for name in self.order if name not in self.done), "") if self.is_active else ""
 
     @property
-    def under_way(self) -> bool:
+    def is_under_way(self) -> bool:
         """Return whether a broker's turn has begun; it is completed even outside the windows."""
-        return self.active and self.phase is not Phase.WAITING
+        return self.is_active and self.phase is not Phase.WAITING
 
     def same_phase(self, other: Roll | None) -> bool:
         return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
@@ -173,7 +173,7 @@ class Roll(StateDocument):
 
     def as_shown(self, control: Control) -> Self:
         """Return the roll as operators see it: once it is to stop, nobody is asked to restart a broker."""
-        if not (self.active and self.stop_order(control)):
+        if not (self.is_active and self.stop_order(control)):
             return self
         return self.model_copy(update={"may_restart": False, "waits": "the next step, in which the roll stops"})
 
@@ -183,7 +183,7 @@ class Roll(StateDocument):
         ends = order and order.subject == self.broker and self.since and order.at >= self.since
         return order if ends else None
 
-    def drains(self) -> dict[str, Drain]:
+    def roll_drains(self) -> dict[str, Drain]:
         drained = self.broker if self.phase in (Phase.DRAINING, Phase.RESTARTING) else ""
         drained = drained or self.stranded
         if not drained or self.turn_at is None:
@@ -196,12 +196,12 @@ class Roll(StateDocument):
         """Return drains with that of the roll, unless a person has released the broker since."""
         own = {
             name: drain
-            for name, drain in self.drains().items()
+            for name, drain in self.roll_drains().items()
             if name not in drains.released or drains.released[name] < drain.at
         }
         return drains.model_copy(update={"brokers": own | drains.brokers})
 
-    def start(
+    def started_roll(
         self, shown_roll: ShownRoll, run_id: str, brokers: tuple[str, ...], now: datetime, user: str, sample: str
     ) -> Self:
         return type(self)(
@@ -232,7 +232,7 @@ class Roll(StateDocument):
         update = {"done": done, "turn_at": now, "started": None, "home": (), "outcome": Reason.ROLLED} | ended
         return self.with_phase(Phase.WAITING, now, "").model_copy(update=update)
 
-    def stopped(self, reason: Reason, reason_text: str, now: datetime, *, is_stranded: bool) -> Self:
+    def stopped_roll(self, reason: Reason, reason_text: str, now: datetime, *, is_stranded: bool) -> Self:
         """Return the document of a roll that stops now; if `is_stranded`, the broker stays drained."""
         left = self.broker if is_stranded else ""
         return self.model_copy(update={"ended": reason, "ended_at": now, "waits": reason_text, "stranded": left})
@@ -240,8 +240,8 @@ class Roll(StateDocument):
     @property
     def progress(self) -> str:
         count = f"{len(self.done)} of {number_of(len(self.order), 'broker')} done"
-        waits = f"; {'waits for ' if self.active else ''}{self.waits}" if self.waits else ""
-        broker_and_phase = f"{self.broker} {self.phase}" if self.active else str(self.ended)
+        waits = f"; {'waits for ' if self.is_active else ''}{self.waits}" if self.waits else ""
+        broker_and_phase = f"{self.broker} {self.phase}" if self.is_active else str(self.ended)
         stranded = f"; {self.stranded} stays drained until a person releases it" if self.stranded else ""
         apart = ", ".join(f"{broker} ({why})" for broker, why in self.elsewhere.items())
         elsewhere = one_line(f"; bundles have not returned to {apart}", _MAX_NAMES_CHARS) if apart else ""
@@ -273,9 +273,9 @@ def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
     return parse_typed(RollRequest, values, "form")
 
 
-def _order_texts(situation: Situation) -> Iterator[str]:
+def _roll_texts(situation: Situation) -> Iterator[str]:
     roll = situation.orders.get(Roll).as_shown(situation.orders.get(Control))
-    if roll.active or roll.stranded in situation.orders.get(Drains).brokers:
+    if roll.is_active or roll.stranded in situation.orders.get(Drains).brokers:
         yield roll.progress
 
 
@@ -295,11 +295,11 @@ ROLL = OrderKind(
             "Skip the current broker",
             "The rolling restart continues with the next broker.",
             subject="the current broker (host:port)",
-            pattern=".+",
+            subject_pattern=".+",
             apply=_with_skip,
             button="Skip broker",
             group="Brokers",
-            is_shown=lambda situation: situation.orders.get(Roll).active,
+            is_shown=lambda situation: situation.orders.get(Roll).is_active,
             propose_value=lambda situation: situation.orders.get(Roll).broker,
         ),
         FormAction(
@@ -308,8 +308,8 @@ ROLL = OrderKind(
             "The current broker is released; if it is restarting, it stays drained until a person releases it.",
             button="Stop roll",
             group="Brokers",
-            is_shown=lambda situation: situation.orders.get(Roll).active,
+            is_shown=lambda situation: situation.orders.get(Roll).is_active,
         ),
     ),
-    order_texts=_order_texts,
+    order_texts=_roll_texts,
 )

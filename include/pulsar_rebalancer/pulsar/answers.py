@@ -44,21 +44,21 @@ def first_line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """A response after all redirects; `what` is method and path, `cut`: only the beginning was read."""
+    """A response after all redirects; `what` is method and path, `is_cut_off`: only the beginning was read."""
 
     what: str
     broker: str
     status: int
     body: bytes
-    mask: TokenMask = field(repr=False)
-    cut: bool = False
+    token_mask: TokenMask = field(repr=False)
+    is_cut_off: bool = False
 
     @property
     def is_unauthenticated(self) -> bool:
         """Return whether the credentials were rejected; a 401 for a missing permission gives a reason."""
         return self.status == 401 and not self._error_reason()
 
-    def error(self, on_412: Reason) -> AdminError:
+    def as_error(self, on_412: Reason) -> AdminError:
         """Return the error for a request that the broker refused.
 
         `on_412` is the reason code for "precondition failed", which Pulsar uses for stale bundle ranges,
@@ -66,7 +66,7 @@ class BrokerAnswer:
         """
         said = self._error_reason()
         detail = f"answered {self.status}" + (f", {_message_line(said)}" if said else "")
-        return admin_error(self.mask, self._error_code(on_412, said), self.what, self.broker, detail, self.status)
+        return admin_error(self.token_mask, self._error_code(on_412, said), self.what, self.broker, detail, self.status)
 
     def _error_code(self, on_412: Reason, error_reason: str) -> Reason:
         if self.status == 412:
@@ -81,7 +81,7 @@ class BrokerAnswer:
 
     def _error_reason(self) -> str:
         try:
-            body = parse_json(self.body, self.mask.hide)
+            body = parse_json(self.body, self.token_mask.hide)
         except ValueError:
             return ""
         reason = body.get("reason") if isinstance(body, dict) else None
@@ -90,7 +90,7 @@ class BrokerAnswer:
     def text(self) -> str:
         try:
             body = self.body.strip()
-            text = str(parse_json(body, self.mask.hide)) if body.startswith(b'"') else body.decode()
+            text = str(parse_json(body, self.token_mask.hide)) if body.startswith(b'"') else body.decode()
         except ValueError:
             raise self.bad_body("the answer is not text") from None
         if len(text) > _MAX_TEXT:
@@ -102,7 +102,7 @@ class BrokerAnswer:
         if not self.body.strip():
             return None
         try:
-            return parse_json(self.body, self.mask.hide)
+            return parse_json(self.body, self.token_mask.hide)
         except ValueError:
             raise self.bad_body("the answer is not JSON") from None
 
@@ -145,7 +145,7 @@ class BrokerAnswer:
         return listed
 
     def bad_body(self, detail: str) -> AdminError:
-        return admin_error(self.mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
+        return admin_error(self.token_mask, Reason.BAD_ANSWER, self.what, self.broker, detail, self.status)
 
 
 def _entry_text(entry: object) -> str:

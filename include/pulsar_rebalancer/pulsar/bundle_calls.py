@@ -45,7 +45,7 @@ class _ScalableLayout(BaseModel):
     segments: dict[str, _Segment]
 
 
-async def segments_in(transport: Transport, bundle: str) -> list[str]:
+async def segments_of_bundle(transport: Transport, bundle: str) -> list[str]:
     """Return a scalable topic's segments in the bundle; brokers without such topics are no error."""
     tenant, local, _ = split_bundle(bundle)
     folder = path("admin", "v2", "scalable", tenant, local)
@@ -170,7 +170,7 @@ class BundleAdmin:
             url_path = path("admin", "v2", "namespaces", tenant, local, "topics")
             listed = (await self._transport.get(url_path, {"mode": "PERSISTENT"}, size=TOPIC_NAMES_SIZE)).strings()
             topics = sorted(topic for topic in listed if is_in_bundle(topic, bundle))
-        return topics or await segments_in(self._transport, bundle)
+        return topics or await segments_of_bundle(self._transport, bundle)
 
     async def topic_hash_positions(self, bundle: str, topic: str = "", broker: str = "") -> dict[str, int]:
         """Return the bundle's topics with their hashes (0 … 2**32 - 1), as reported by the bundle's owner.
@@ -241,7 +241,7 @@ class BundleAdmin:
             raise admin_error(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         return url
 
-    async def owns(self, broker: str, bundle: str) -> bool:
+    async def is_owner(self, broker: str, bundle: str) -> bool:
         """Ask a broker whether it owns a bundle, and return its answer. The request never assigns the bundle.
 
         `owned_bundles` must not be requested while bundles are being placed: under the modular load manager, it blocks
@@ -276,7 +276,7 @@ class BundleAdmin:
 
         async def ask(broker: str) -> str | None:
             try:
-                return broker if await self.owns(broker, bundle) else None
+                return broker if await self.is_owner(broker, bundle) else None
             except AdminError as error:
                 errors.append(error)
                 return None

@@ -130,7 +130,7 @@ class PulsarAdmin:
         return set(stats) if isinstance(stats, dict) else set()
 
     async def owned_bundles(self, broker: str) -> set[str]:
-        """Return the owned bundles; for the extensible load manager only (see `BundleAdmin.owns`)."""
+        """Return the owned bundles; for the extensible load manager only (see `BundleAdmin.is_owner`)."""
         url_path = path("admin", "v2", "brokers", await self.cluster_name(), broker, "ownedNamespaces")
         return set((await self._transport.get(url_path, broker=broker)).mapping())
 

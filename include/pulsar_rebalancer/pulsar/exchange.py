@@ -52,22 +52,22 @@ class Request:
         path: absolute path, percent-encoded.
         query: encoded query, without the question mark.
         timeout_s: maximum seconds for one hop.
-        follow: True to follow redirects; otherwise a redirect raises `bad_answer`.
-        on_412: reason code for a response with status 412.
-        size: factor for `max_answer_bytes`.
+        follows_redirects: True to follow redirects; otherwise a redirect raises `bad_answer`.
+        reason_for_412: reason code for a response with status 412.
+        size_factor: factor for `max_answer_bytes`.
         body: JSON to send; a GET has none.
-        destination: brokerId to which authoritative redirects are sent instead; empty to follow them unchanged.
+        redirect_broker: brokerId to which authoritative redirects are sent instead; empty to follow them unchanged.
     """
 
     method: str
     path: str
     query: str
     timeout_s: float
-    follow: bool = True
-    on_412: Reason = Reason.RANGE_GONE
-    size: int = 1
+    follows_redirects: bool = True
+    reason_for_412: Reason = Reason.RANGE_GONE
+    size_factor: int = 1
     body: bytes = b""
-    destination: str = ""
+    redirect_broker: str = ""
 
     @property
     def request_line(self) -> str:
@@ -76,12 +76,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    base: str
+    base_url: str
     query: str
     broker: str
 
     def url(self, request: Request) -> str:
-        return f"{self.base}{request.path}" + (f"?{self.query}" if self.query else "")
+        return f"{self.base_url}{request.path}" + (f"?{self.query}" if self.query else "")
 
 
 class NotSentError(Exception):
@@ -125,9 +125,9 @@ class Exchange:
         return admin_error(self.mask, reason, request.request_line, broker, detail, status, was_sent=was_sent)
 
     def max_bytes(self, request: Request) -> int:
-        return self._connection.max_answer_bytes * request.size
+        return self._connection.max_answer_bytes * request.size_factor
 
-    async def ask(self, request: Request, target: Target, token: str) -> tuple[int, str, bytes, bool]:
+    async def ask_with_retry(self, request: Request, target: Target, token: str) -> tuple[int, str, bytes, bool]:
         """Send a request and read the response; a GET is retried once if the connection breaks.
 
         Returns:
@@ -145,13 +145,13 @@ class Exchange:
         return await self._ask_once(request, target, token)
 
     async def _ask_once(self, request: Request, target: Target, token: str) -> tuple[int, str, bytes, bool]:
-        if not address_or_empty(target.base):  # made from a template and a broker's name
-            detail = f"{first_line(target.base)} is not an address: check the connection's address_template"
+        if not address_or_empty(target.base_url):  # made from a template and a broker's name
+            detail = f"{first_line(target.base_url)} is not an address: check the connection's address_template"
             raise self.error(request, target.broker, Reason.BAD_ANSWER, detail)
         limit = self._connection.connect_timeout_s + request.timeout_s
         try:
             # The time spent waiting for a slot does not count.
-            async with self._slots_of[target.base], self._slots, asyncio.timeout(limit) as deadline:
+            async with self._slots_of[target.base_url], self._slots, asyncio.timeout(limit) as deadline:
                 return await self._send_and_read(request, target, token, deadline)
         except TimeoutError:
             reason, detail = Reason.TIMEOUT, f"no complete answer within {request.timeout_s:g} s"
@@ -182,7 +182,7 @@ class Exchange:
         timeout = {"timeout": {"connect": self._connection.connect_timeout_s}}
         asked = httpx.Request(request.method, url, headers=headers, content=content, extensions=timeout)
         async with (
-            self._transport_to(target.base) as transport,
+            self._transport_to(target.base_url) as transport,
             aclosing(await transport.handle_async_request(asked)) as response,
         ):
             most = self.max_bytes(request) if response.is_success else MAX_ERROR_BYTES

@@ -122,7 +122,7 @@ _THREAD_TIMEOUT_S = 30.0
 class Token:
     """A token, the time to renew it, and the time at which it expires (both on the `time.monotonic` clock)."""
 
-    value: str
+    secret: str
     renew_at: float = math.inf
     expires_at: float = math.inf
 
@@ -151,24 +151,24 @@ class Tokens:
             SettingsError: the issuer's URL is invalid.
         """
         if self._connection.token_file is None and self._connection.oauth2 is None:
-            return self._token.value
+            return self._token.secret
         async with self._lock:
             self._loop = asyncio.get_running_loop()
             now = time.monotonic()
-            useless = self._token.value in ("", rejected_token)
+            useless = self._token.secret in ("", rejected_token)
             if (useless or now >= self._token.renew_at) and now >= self._next_attempt:
                 await self._renew_token()
-                useless = self._token.value in ("", rejected_token)
+                useless = self._token.secret in ("", rejected_token)
             if self._failed is not None and (useless or now >= self._token.expires_at):
                 raise AdminError(self._failed.reason, self._failed.message, broker=broker, was_sent=False)
-            return self._token.value
+            return self._token.secret
 
     def get_in_thread(self) -> str:
         """Return the token in another thread; the last token if it cannot be renewed."""
         with suppress(Exception):  # Pulsar's client would print it
             if self._loop is not None:
                 return asyncio.run_coroutine_threadsafe(self.get(), self._loop).result(_THREAD_TIMEOUT_S)
-        return self._token.value
+        return self._token.secret
 
     async def _renew_token(self) -> None:
         try:
@@ -177,9 +177,9 @@ class Tokens:
             elif self._connection.token_file is not None:
                 self._token = _read_token(self._connection.token_file)
             self._failed = None
-            self.mask.add(self._token.value)
+            self.mask.add(self._token.secret)
         except RebalancerError as error:
-            if not self._token.value and isinstance(error, SettingsError):
+            if not self._token.secret and isinstance(error, SettingsError):
                 raise
             self._failed = error
         if self._connection.oauth2 is not None:

@@ -36,7 +36,7 @@ class KnownAddresses:
         known = (*self._brokers, *self._bases, *self._connection.address_map)
         return address.rpartition(":")[0] in {other.rpartition(":")[0] for other in known}
 
-    def find(self, address: str, path: str) -> tuple[str, str] | None:
+    def broker_and_path(self, address: str, path: str) -> tuple[str, str] | None:
         """Return an address's base URL and the path below it; None if the address is not a broker's."""
         mapped = self._connection.address_map.get(address)
         if mapped is not None:
@@ -86,7 +86,7 @@ class Transport:
         destination: str = "",
     ) -> BrokerAnswer:
         timeout_s = self.connection.read_timeout_s
-        request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, destination=destination)
+        request = Request("GET", path, urlencode(query), timeout_s, follow, on_412, size, redirect_broker=destination)
         return await self.send(request, broker)
 
     async def put(
@@ -100,7 +100,7 @@ class Transport:
     ) -> None:
         """Send a request that changes the cluster; `timeout_s` defaults to the read timeout."""
         timeout_s = self.connection.read_timeout_s if timeout_s is None else timeout_s
-        await self.send(Request("PUT", path, urlencode(query or {}), timeout_s, on_412=on_412, body=body))
+        await self.send(Request("PUT", path, urlencode(query or {}), timeout_s, reason_for_412=on_412, body=body))
 
     async def brokers(self) -> list[str]:
         brokers = (await self.get("/admin/v2/brokers")).brokers()
@@ -156,7 +156,7 @@ class Transport:
             else:
                 if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
                     return await self._follow(request, target, answer, location)
-                failed.append(answer.error(request.on_412))
+                failed.append(answer.as_error(request.reason_for_412))
             self._move_host_to_end(host)
             if failed and request.method != "GET":
                 break
@@ -174,7 +174,7 @@ class Transport:
 
     async def _follow(self, request: Request, target: Target, answer: BrokerAnswer, location: str) -> BrokerAnswer:
         seen = set()
-        while answer.status in _REDIRECT_STATUSES and location and request.follow:
+        while answer.status in _REDIRECT_STATUSES and location and request.follows_redirects:
             seen.add(target.url(request))
             target = await self._redirect_target(request, answer, target.url(request), location)
             if target.url(request) in seen or len(seen) > MAX_HOPS:
@@ -184,7 +184,7 @@ class Transport:
         return self._checked_answer(request, answer)
 
     async def _ask_target(self, request: Request, target: Target) -> tuple[BrokerAnswer, str]:
-        if request.method == "GET" and time.monotonic() < self._silent_until.get(target.base, 0.0):
+        if request.method == "GET" and time.monotonic() < self._silent_until.get(target.base_url, 0.0):
             # A broker that hangs costs one wait, not a second one after that for it as a seed.
             detail = "this request was not sent, because the broker did not answer the previous request in time"
             raise self._exchange.error(request, target.broker, Reason.TIMEOUT, detail, was_sent=False)
@@ -207,14 +207,14 @@ class Transport:
         return answer, location
 
     async def _send_once(self, request: Request, target: Target, token: str) -> tuple[BrokerAnswer, str]:
-        status, location, body, cut = await self._exchange.ask(request, target, token)
+        status, location, body, cut = await self._exchange.ask_with_retry(request, target, token)
         _log.debug("%s at %s: %d", request.request_line, target.broker, status)
         return BrokerAnswer(request.request_line, target.broker, status, body, self.mask, cut), location
 
     def _checked_answer(self, request: Request, answer: BrokerAnswer) -> BrokerAnswer:
         if not 200 <= answer.status < 300:
-            raise answer.error(request.on_412)
-        if answer.cut:
+            raise answer.as_error(request.reason_for_412)
+        if answer.is_cut_off:
             raise answer.bad_body(f"the answer is longer than {self._exchange.max_bytes(request)} bytes")
         return answer
 
@@ -225,23 +225,23 @@ class Transport:
             address, parts = address_of(location), urlsplit(location)
         except ValueError:
             raise answer.bad_body("the broker redirected the request to an invalid address") from None
-        known = self.addresses.find(address, parts.path)
+        known = self.addresses.broker_and_path(address, parts.path)
         if known is None:
             await self._refresh_brokers(request)
-            known = self.addresses.find(address, parts.path)
+            known = self.addresses.broker_and_path(address, parts.path)
         if known is None:
             detail = f"the broker redirected to {first_line(address)}, outside the cluster; nothing was sent there"
             raise self._exchange.error(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)
         base, path = known
         if unquote(path) != unquote(request.path):
             raise answer.bad_body(f"the broker redirected to another path, {first_line(path)}; nothing was sent there")
-        if request.destination and ("authoritative", "true") in parse_qsl(parts.query):
-            return Target(self.connection.base_url(request.destination), parts.query, request.destination)
+        if request.redirect_broker and ("authoritative", "true") in parse_qsl(parts.query):
+            return Target(self.connection.base_url(request.redirect_broker), parts.query, request.redirect_broker)
         return Target(base, parts.query, address)
 
     async def _refresh_brokers(self, request: Request) -> None:
         """Read the broker list again, in case a redirect's target has joined; keep it if redirected."""
-        asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follow=False)
+        asked = Request("GET", "/admin/v2/brokers", "", request.timeout_s, follows_redirects=False)
         try:
             self.set_brokers((await self._ask_seeds(asked)).brokers())
         except AdminError as error:

@@ -22,7 +22,7 @@ from pulsar_rebalancer.state import MIN_AGE_SHARE, SETTLED, DecisionState, HitRu
 from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import make_selector
-from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_samples
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_score_by_broker
 from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
 
 
@@ -31,18 +31,18 @@ class BundlePlacer:
     """Places bundles between two load reports (ModularLoadManagerImpl.selectBroker)."""
 
     sample: ClusterSample
-    state: StrategyState
+    strategy_state: StrategyState
     seed: str
-    policies: Policies = NO_POLICIES
+    policy_documents: Policies = NO_POLICIES
     was_used: bool = False
 
     @cached_property
-    def selector(self) -> Selector:
-        return make_selector(self.sample, self.state.placement)
+    def broker_selector(self) -> Selector:
+        return make_selector(self.sample, self.strategy_state.placement)
 
     @cached_property
     def _policy_filter(self) -> PolicyFilter:
-        return PolicyFilter(self.policies, self.sample.brokers, self.sample.bundles, self.sample.settings)
+        return PolicyFilter(self.policy_documents, self.sample.brokers, self.sample.bundles, self.sample.settings)
 
     @cached_property
     def _overloaded_brokers(self) -> set[str]:
@@ -51,18 +51,18 @@ class BundlePlacer:
     def select_broker(self, bundle: str, rate: float, topics: int, registered_brokers: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.was_used = True
-        chosen = self._choose_broker(bundle, self._policy_filter.candidates(bundle), registered_brokers)
+        chosen = self._choose_broker(bundle, self._policy_filter.candidate_brokers(bundle), registered_brokers)
         if chosen in self._overloaded_brokers:
             chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered_brokers) or chosen
         if chosen is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
-            self.selector.add_placed(placed, chosen)
+            self.broker_selector.add_placed(placed, chosen)
             self._policy_filter.add_placed(placed, chosen)
         return chosen
 
     def _choose_broker(self, bundle: str, candidates: Iterable[str], registered_brokers: Collection[str]) -> str | None:
         there = [name for name in candidates if name in registered_brokers]
-        return choose_broker(self.seed, bundle, self.selector.eligible(bundle, there))
+        return choose_broker(self.seed, bundle, self.broker_selector.eligible(bundle, there))
 
 
 MINUTE_SECONDS = 60.0
@@ -72,11 +72,11 @@ _UNLOAD_DELAY_S = 1.0
 
 
 class IndexedMove(NamedTuple):
-    """Positions of a bundle and its destination; `swapped`: it moves back in exchange for another."""
+    """Positions of a bundle and its destination; `is_swapped`: it moves back in exchange for another."""
 
-    bundle: int
-    destination: int
-    swapped: bool = False
+    bundle_index: int
+    broker_index: int
+    is_swapped: bool = False
 
 
 class Balancer:
@@ -110,27 +110,27 @@ class Balancer:
         self._recent: dict[str, tuple[str, str, int]] = {}
         self._unloaded_brokers: dict[str, int] = {}
         self._policies = NO_POLICIES
-        self._kind: Callable[[str], str | None] = NO_POLICIES.kind
+        self._kind: Callable[[str], str | None] = NO_POLICIES.policy_kind
         self._silent: list[int] | None = None
         self._reasons: dict[int, Reason] = {}
         self._placing = BundlePlacer(self._empty_sample(), self._state, f"{seed}/start")
 
-    def decide(self, minute: Minute) -> list[IndexedMove]:
+    def choose_moves(self, minute: Minute) -> list[IndexedMove]:
         self._store_placement_state()
         seen = minute.is_reported
         if self._keeps_means:
-            self._means.update(seen, minute.bundles)
+            self._means.update(seen, minute.bundle_loads)
         grace = self._settings.grace_period_minutes * MINUTE_SECONDS
         self._moved = {bundle: at for bundle, at in self._moved.items() if self._seconds_since(minute, at) <= grace}
         brokers = ColumnarBrokers(minute, self._roster, self._settings, self._left_out_reasons(minute))
         if minute.policies is not self._policies:
-            self._policies, self._kind = minute.policies, cache(minute.policies.kind)
+            self._policies, self._kind = minute.policies, cache(minute.policies.policy_kind)
         counting, learning = self._hit_rules(minute), LearningResult()
         if self._learned is not None:
-            learning = self._learned.learn(
+            learning = self._learned.learn_from_sample(
                 self._state.shedder.learned,
                 np.where(seen, minute.owner, NOBODY),
-                minute.bundles,
+                minute.bundle_loads,
                 brokers=brokers,
                 recent_moves=self._recent_move_by_bundle(minute).values(),
                 settings=self._settings,
@@ -147,17 +147,17 @@ class Balancer:
             IndexedMove(
                 self._roster.bundle_at[move.bundle],
                 self._destination_number(move),
-                swapped=move.source == takes.get(move.pair),
+                is_swapped=move.source == takes.get(move.pair),
             )
             for move in moves
         ]
-        self._moved.update({move.bundle: minute.number for move in indexed})
+        self._moved.update({move.bundle_index: minute.number for move in indexed})
         self._unloaded_brokers.update({move.source: minute.number for move in moves})
         if self._learned is not None:
             self._recent |= {move.bundle: (move.source, move.destination or "", minute.number) for move in moves}
         return indexed
 
-    def place(self, bundle: int, registered_brokers: Collection[int]) -> int | None:
+    def place_bundle(self, bundle: int, registered_brokers: Collection[int]) -> int | None:
         """Return the broker for a bundle without an owner, by position; None if none may own it."""
         name, names = self._roster.bundles[bundle], {self._roster.brokers[number] for number in registered_brokers}
         topics = int(self._topics[bundle])
@@ -174,16 +174,16 @@ class Balancer:
             self._state,
             policies=minute.policies,
             learning=sample.learning,
-            unloaded_brokers={name: self._seconds_since(minute, at) for name, at in self._unloaded_brokers.items()},
+            seconds_since_unload={name: self._seconds_since(minute, at) for name, at in self._unloaded_brokers.items()},
             seed=self._seed_of_minute(minute),
             # A shedder that learns looks at the other pairs as well.
-            brief=self._learned is None,
+            may_omit_decisions=self._learned is None,
         )
-        sources = Sources(strategy=lambda traffic: strategy.proposal(given, traffic))
+        sources = Sources(strategy=lambda traffic: strategy.strategy_proposal(given, traffic))
         decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
         if self._may_repeat_values:
-            used = {**decision.samples, **used_samples(decision.decisions, counting)}
+            used = {**decision.used_scores, **used_score_by_broker(decision.decisions, counting)}
             # The values that gave a hit.
             after = samples_after(self._hits, counting, used, minute.time)
             self._hits = self._hits.model_copy(update={"samples": after})
@@ -196,7 +196,7 @@ class Balancer:
 
     def _left_out_reasons(self, minute: Minute) -> dict[int, Reason]:
         names, at = self._roster.brokers, self._roster.broker_at
-        silent = np.flatnonzero(minute.brokers.registered & ~minute.brokers.reported).tolist()
+        silent = np.flatnonzero(minute.broker_loads.registered & ~minute.broker_loads.is_reported).tolist()
         if silent != self._silent or minute.policies is not self._policies:
             reasons = left_out(self._settings, minute.policies, quarantined=(names[i] for i in silent))
             self._reasons = {at[name]: reason for name, reason in reasons.items() if name in at}
@@ -217,8 +217,8 @@ class Balancer:
 
     def _hit_rules(self, minute: Minute) -> HitRules:
         if not self._may_repeat_values:
-            return minute.counting
-        return replace(minute.counting, samples=young(self._hits, self._settings, minute.time))
+            return minute.hit_rules
+        return replace(minute.hit_rules, samples=young(self._hits, self._settings, minute.time))
 
     def _destination_number(self, move: CandidateMove) -> int:
         if move.destination is None:
@@ -227,14 +227,14 @@ class Balancer:
 
     def _store_placement_state(self) -> None:
         if self._placing.was_used:
-            self._state = replace(self._state, placement=self._placing.selector.state())
+            self._state = replace(self._state, placement=self._placing.broker_selector.placement_state())
 
     def _bundle_columns(self, minute: Minute, reported: Flags, persistence: float) -> ColumnarBundles:
-        reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stays)
-        self._topics = minute.bundles[-1]
+        reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stay_reasons)
+        self._topics = minute.bundle_loads[-1]
         owner = np.where(reported, minute.owner, NOBODY)
         loads = self._learned.costs.loads(persistence) if self._learned else None
-        return ColumnarBundles(self._roster, owner, minute.bundles, self._means, reasons, self._kind, loads)
+        return ColumnarBundles(self._roster, owner, minute.bundle_loads, self._means, reasons, self._kind, loads)
 
     def _empty_sample(self) -> ClusterSample:
         """Return a newly elected leader's sample: the names of the brokers, but no values."""

@@ -71,17 +71,17 @@ def replay(
     """
     means = MeanColumns(len(recording.roster.bundles))
     replicas = [_ReplayedVariant(recording, variant, judging_settings, means, moves_from, seed) for variant in variants]
-    recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.current for v in variants) else None
+    recorded = RecordedCluster(len(recording.roster.bundles)) if any(v.is_current for v in variants) else None
     minutes = recording.minutes(first_minute, last_minute)
     costs = _message_costs(recording, minutes) if len(minutes) >= MIN_LEARNING_SAMPLES else None
     for number, sample in enumerate(recording.samples(minutes)):
-        means.update(sample.is_present, sample.carried, np.append(sample.left_out, sample.repeated))
-        compared = _compared_brokers(sample, judging_settings, recording.roster)
+        means.update(sample.is_present, sample.loads, np.append(sample.left_out, sample.repeated))
+        compared = _is_compared(sample, judging_settings, recording.roster)
         if recorded is not None and sample.minute >= moves_from:
-            recorded.step(sample, _scores(sample.brokers, compared, judging_settings))
-        flows = sample.flows(costs)
+            recorded.step(sample, _compared_scores(sample.brokers, compared, judging_settings))
+        flows = sample.bundle_flows(costs)
         for replica in replicas:
-            replica.step(sample, flows, compared)
+            replica.replay_sample(sample, flows, compared)
         if number % max(1, len(minutes) // _MAX_PROGRESS_REPORTS) == 0:
             report_progress((number + 1) / len(minutes))
     report_progress(1.0)
@@ -101,7 +101,7 @@ class _ReplayedVariant:
     ) -> None:
         settings, roster = variant.settings, recording.roster
         self.outcome = VariantOutcome(variant.name)
-        self._keeps_moves = variant.current
+        self._keeps_moves = variant.is_current
         self._balancer = Balancer(roster, settings, seed, means, _stay_reason_by_bundle(roster, settings))
         self._owner = np.full(len(roster.bundles), NOBODY)
         self._averages = _Averages(settings)
@@ -112,7 +112,7 @@ class _ReplayedVariant:
         self._longest = settings.state_max_gap * max(MINUTE_SECONDS, settings.interval_seconds)
         self._last: int | None = None
 
-    def step(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
+    def replay_sample(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         """Let the variant decide on one sample, with effect in the next; an error ends the variant."""
         if self.outcome.failed is not None:
             return
@@ -126,20 +126,20 @@ class _ReplayedVariant:
         if sample.minute < self._moves_from:
             self._owner = np.where(sample.is_present, sample.owner, self._owner)
             all_stay = dict.fromkeys(range(len(self._owner)), Reason.OBSERVE)
-            self._balancer.decide(replace(self._minute_of_sample(sample, flows), stays=all_stay))
+            self._balancer.choose_moves(replace(self._minute_of_sample(sample, flows), stay_reasons=all_stay))
             return
         self._assign_owners(sample)
         minute = self._minute_of_sample(sample, flows)
-        scores = _scores(minute.brokers, is_compared, self._judged_by)
+        scores = _compared_scores(minute.broker_loads, is_compared, self._judged_by)
         if len(scores):
             self.outcome.add_scores(scores)
         if self._last is not None and (sample.minute - self._last) * MINUTE_SECONDS < self._shortest:
             return
-        moves = self._balancer.decide(minute)
+        moves = self._balancer.choose_moves(minute)
         if moves:
-            moved = [move.bundle for move in moves]
-            self.outcome.add_unloads(sample.carried[_THROUGHPUT][:, moved].sum(axis=0))
-            self._owner[moved] = [move.destination for move in moves]
+            moved = [move.bundle_index for move in moves]
+            self.outcome.add_unloads(sample.loads[_THROUGHPUT][:, moved].sum(axis=0))
+            self._owner[moved] = [move.broker_index for move in moves]
             if self._keeps_moves:
                 self.outcome.add_moved_bundles(sample.minute, moved)
         self._last = sample.minute
@@ -152,7 +152,7 @@ class _ReplayedVariant:
             return
         away = restarted[self._owner]
         if len(sample.new_bundles):
-            parents = sample.parents
+            parents = sample.parent_bundles
             inherited = np.where(parents == NOBODY, NOBODY, self._owner[parents])
             self._owner[sample.new_bundles] = np.where(inherited == NOBODY, sample.owner[sample.new_bundles], inherited)
             # A new bundle on a restarted broker came after the restart, unless it is a part of an earlier bundle there.
@@ -163,30 +163,30 @@ class _ReplayedVariant:
         # While a broker was away, other brokers took over its bundles.
         candidates = np.flatnonzero(there if there.any() else registered).tolist()
         for bundle in lost.tolist():
-            chosen = self._balancer.place(bundle, candidates)
+            chosen = self._balancer.place_bundle(bundle, candidates)
             self._owner[bundle] = sample.owner[bundle] if chosen is None else chosen
-        self.outcome.lost += len(lost)
+        self.outcome.placed_count += len(lost)
 
     def _minute_of_sample(self, sample: RecordedSample, flows: Floats) -> Minute:
         owner = np.where(sample.is_present, self._owner, NOBODY)
         elsewhere = np.flatnonzero(owner != sample.owner)
         brokers = sample.brokers
         if len(elsewhere):
-            change = _load_change(sample, flows, elsewhere, owner[elsewhere])
+            change = _load_moved_by_broker(sample, flows, elsewhere, owner[elsewhere])
             usage = brokers.usage.copy()
             usage[list(CARRIED)] = np.maximum(usage[list(CARRIED)] + change[: len(CARRIED)], 0)
             traffic = np.maximum(brokers.traffic + change[len(CARRIED) :], 0)
             brokers = replace(brokers, usage=usage, traffic=traffic)
         return Minute(
             number=sample.minute,
-            brokers=self._averages.update(sample, brokers),
+            broker_loads=self._averages.update(sample, brokers),
             owner=owner,
-            bundles=sample.carried,
+            bundle_loads=sample.loads,
             resources=RESOURCES,
             policies=sample.policies,
             reserved_by=sample.reserved_by,
-            counting=self._hit_rules(sample.minute),
-            stays=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
+            hit_rules=self._hit_rules(sample.minute),
+            stay_reasons=dict.fromkeys(sample.left_out.tolist(), Reason.BUNDLE_QUARANTINED),
         )
 
     def _hit_rules(self, minute: int) -> HitRules:
@@ -207,7 +207,7 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     (scores, squares), found = np.zeros((2, len(used) // _BLOCK, brokers)), []
     for number, sample in enumerate(recording.samples(used[: len(scores) * _BLOCK])):
         row, owned = number // _BLOCK, np.flatnonzero(sample.is_present)
-        rates = sample.carried[_MESSAGES].sum(axis=0)[owned] / _BLOCK
+        rates = sample.loads[_MESSAGES].sum(axis=0)[owned] / _BLOCK
         found.append((row * brokers + sample.owner[owned], owned, rates))
         score = np.where(sample.brokers.registered, sample.brokers.percents[CARRIED[0]], np.nan)
         scores[row], squares[row] = scores[row] + score / _BLOCK, squares[row] + score**2 / _BLOCK
@@ -280,14 +280,14 @@ class _Averages:
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
 
-def _compared_brokers(sample: RecordedSample, settings: Settings, roster: Roster) -> Flags:
-    compared = sample.brokers.registered & sample.brokers.reported
+def _is_compared(sample: RecordedSample, settings: Settings, roster: Roster) -> Flags:
+    compared = sample.brokers.registered & sample.brokers.is_reported
     left = left_out(settings, sample.policies)
     compared[[roster.broker_at[name] for name in left if name in roster.broker_at]] = False
     return np.asarray(compared)
 
 
-def _scores(brokers: BrokerLoads, is_compared: Flags, settings: Settings) -> Floats:
+def _compared_scores(brokers: BrokerLoads, is_compared: Flags, settings: Settings) -> Floats:
     """Return the scores of the compared brokers, in percent."""
     return np.asarray(100 * weighted_usages(brokers.percents, RESOURCES, settings)[is_compared])
 
@@ -298,7 +298,7 @@ def _stay_reason_by_bundle(roster: Roster, settings: Settings) -> dict[int, Reas
     return {number: Reason(reasons[number].as_py()) for number in at}
 
 
-def _load_change(sample: RecordedSample, flows: Floats, moved_bundles: Ints, brokers: Ints) -> Floats:
+def _load_moved_by_broker(sample: RecordedSample, flows: Floats, moved_bundles: Ints, brokers: Ints) -> Floats:
     """Return how moved bundles change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[moved_bundles]
     return np.array(

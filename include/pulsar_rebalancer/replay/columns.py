@@ -17,7 +17,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, mean_with_sample
 from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
 from pulsar_rebalancer.state import Learned
-from pulsar_rebalancer.strategies.learning import BundleCosts, Correction, LearningResult, Sums, learn
+from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, Correction, LearningResult, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, learned_before, measure_of
 
@@ -126,7 +126,7 @@ class ColumnarBundles(Bundles):
         may_move[list(self._reasons)] = False
         return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
 
-    def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
+    def reason_by_broker_and_bundle(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
         roster = self._roster
         numbers = [number for name in names if (number := roster.bundle_at.get(name)) is not None]
         owners = zip(numbers, self._owner[numbers].tolist(), strict=True) if numbers else ()
@@ -188,7 +188,7 @@ class LearnedColumns:
         self.costs = BundleCosts.all_unknown(len(roster.bundles))
         self._counted_at = math.inf
 
-    def learn(
+    def learn_from_sample(
         self,
         learned: Learned,
         owner: Ints,
@@ -215,19 +215,19 @@ class LearnedColumns:
         rate = np.where(owner == NOBODY, np.nan, (inward + outward) / UNIT_DIVISORS[measure])
         minutes = max(settings.interval_seconds / 60, minute - self._counted_at)
         self.costs, change = known.with_sample(rate, minutes, is_counted=is_counted)
-        sums = self.sums(owner, self.costs.summands(rate, change))
+        sums = self.sums_by_broker(owner, self.costs.summands(rate, change))
         if learned.samples and not is_counted:
             return LearningResult(learned, sums)
         self._counted_at = minute if is_counted else self._counted_at
         learning = learn(learned, brokers, sums, recent_moves, settings, minutes)
-        of_broker = [learning.corrections.get(name, Correction()) for name in self._roster.brokers]
+        of_broker = [learning.correction_by_broker.get(name, Correction()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
         gain, shrink = np.array([*of_broker, Correction()])[owner].T
         self.costs = self.costs.with_correction(change, gain, shrink)
         return learning
 
-    def sums(self, owner: Ints, summands: Sequence[Floats]) -> dict[str, Sums]:
+    def sums_by_broker(self, owner: Ints, summands: Sequence[Floats]) -> dict[str, BundleSums]:
         owned, names = owner != NOBODY, self._roster.brokers
         at = owner[owned]
         added = [np.bincount(at, weights=column[owned], minlength=len(names)).tolist() for column in summands]
-        return {names[i]: Sums(*(column[i] for column in added)) for i in np.unique(at).tolist()}
+        return {names[i]: BundleSums(*(column[i] for column in added)) for i in np.unique(at).tolist()}

@@ -17,7 +17,7 @@ from pulsar_rebalancer.replay.columns import NOBODY, Flags, Floats, Ints, Roster
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES, TRAFFIC, BrokerSample, Measure, ResourceUsage
 from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import COUNTED
-from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, percents, weighted_usages
+from pulsar_rebalancer.strategies.scoring import SCORED, Brokers, usage_percents, weighted_usages
 
 NO_POLICIES = Policies()
 
@@ -28,16 +28,16 @@ class BrokerLoads:
 
     Attributes:
         registered: brokers that the cluster lists.
-        reported: brokers with a valid load report.
-        age: age of each broker's load report in seconds.
+        is_reported: brokers with a valid load report.
+        report_age_s: age of each broker's load report in seconds.
         usage, limits: a row for each resource, in `run.tables`' unit; NaN where nothing was measured.
         traffic: a row for each of `columns.LOADS`.
         averages: a row for each of `run.tables.AVERAGES`, NaN if missing; None if no broker has any.
     """
 
     registered: Flags
-    reported: Flags
-    age: Floats
+    is_reported: Flags
+    report_age_s: Floats
     usage: Floats
     limits: Floats
     traffic: Floats
@@ -47,7 +47,7 @@ class BrokerLoads:
     @cached_property
     def percents(self) -> Floats:
         """Return each broker's usage in percent of its limits, with a row for each resource."""
-        return percents(self.usage, self.limits)
+        return usage_percents(self.usage, self.limits)
 
 
 @dataclass(frozen=True)
@@ -57,22 +57,22 @@ class Minute:
     Attributes:
         number: the minute's number; for a recorded minute, the minutes since 1970.
         owner: position of each bundle's broker; `NOBODY` if no broker reports the bundle.
-        bundles: a row for each of `columns.LOADS`, a column per bundle.
+        bundle_loads: a row for each of `columns.LOADS`, a column per bundle.
         resources: names of the rows in `brokers.usage`.
         reserved_by: the isolation policy that reserves a broker, by broker position.
-        counting: rules for the hit counters; `Balancer` adds the values that count as repeated.
-        stays: why a bundle must stay in this minute, by bundle position.
+        hit_rules: rules for the hit counters; `Balancer` adds the values that count as repeated.
+        stay_reasons: why a bundle must stay in this minute, by bundle position.
     """
 
     number: int
-    brokers: BrokerLoads
+    broker_loads: BrokerLoads
     owner: Ints
-    bundles: Floats
+    bundle_loads: Floats
     resources: tuple[str, ...]
     policies: Policies = NO_POLICIES
     reserved_by: Mapping[int, str] = field(default_factory=dict)
-    counting: HitRules = COUNTED
-    stays: Mapping[int, Reason] = field(default_factory=dict)
+    hit_rules: HitRules = COUNTED
+    stay_reasons: Mapping[int, Reason] = field(default_factory=dict)
 
     @property
     def time(self) -> datetime:
@@ -80,7 +80,7 @@ class Minute:
 
     @property
     def is_reported(self) -> Flags:
-        return np.asarray(self.brokers.reported[self.owner] & (self.owner != NOBODY))
+        return np.asarray(self.broker_loads.is_reported[self.owner] & (self.owner != NOBODY))
 
 
 class _ResourceUsages(Mapping[str, ResourceUsage]):
@@ -92,7 +92,7 @@ class _ResourceUsages(Mapping[str, ResourceUsage]):
     def __getitem__(self, name: str) -> ResourceUsage:
         if name not in self._minute.resources:
             raise KeyError(name)
-        row, brokers = self._minute.resources.index(name), self._minute.brokers
+        row, brokers = self._minute.resources.index(name), self._minute.broker_loads
         usage, limit = brokers.usage.item(row, self._broker), brokers.limits.item(row, self._broker)
         return ResourceUsage(usage if usage == usage else None, limit if limit == limit else None)
 
@@ -114,11 +114,11 @@ class ColumnarBrokers(Brokers):
         self._minute = minute
         self._roster = roster
         self._settings = settings
-        self._reasons = {i: reason for i, reason in left_out.items() if minute.brokers.registered[i]}
+        self._reasons = {i: reason for i, reason in left_out.items() if minute.broker_loads.registered[i]}
 
     @cached_property
     def _compared(self) -> Ints:
-        compared = self._minute.brokers.registered.copy()
+        compared = self._minute.broker_loads.registered.copy()
         compared[list(self._reasons)] = False
         return self._roster.by_name[compared[self._roster.by_name]]
 
@@ -128,31 +128,31 @@ class ColumnarBrokers(Brokers):
 
     @cached_property
     def names(self) -> Collection[str]:
-        return {self._roster.brokers[i] for i in np.flatnonzero(self._minute.brokers.registered).tolist()}
+        return {self._roster.brokers[i] for i in np.flatnonzero(self._minute.broker_loads.registered).tolist()}
 
     @cached_property
-    def reserved_by(self) -> Mapping[str, str]:
+    def policy_by_reserved_broker(self) -> Mapping[str, str]:
         return {self._roster.brokers[i]: policy for i, policy in self._minute.reserved_by.items()}
 
-    def usages(self, settings: Settings) -> Mapping[str, float]:
+    def usage_by_broker(self, settings: Settings) -> Mapping[str, float]:
         return self._usage_by_broker
 
     @cached_property
     def _usage_by_broker(self) -> dict[str, float]:
         return dict(zip(self._compared_names, self._weighted_usages(SCORED)[self._compared].tolist(), strict=True))
 
-    def traffic(self, measure: Measure) -> Mapping[str, float]:
+    def traffic_by_broker(self, measure: Measure) -> Mapping[str, float]:
         rows = [TRAFFIC.index(f"{measure}_{way}") for way in ("in", "out")]
-        inward, outward = self._minute.brokers.traffic[rows][:, self._compared]
+        inward, outward = self._minute.broker_loads.traffic[rows][:, self._compared]
         return dict(zip(self._compared_names, (inward + outward).tolist(), strict=True))
 
     @cached_property
-    def left_out(self) -> Mapping[str, Reason]:
+    def left_out_reasons(self) -> Mapping[str, Reason]:
         return {self._roster.brokers[i]: reason for i, reason in self._reasons.items()}
 
     @cached_property
-    def report_ages(self) -> Mapping[str, float]:
-        averages, age = self._minute.brokers.averages, self._minute.brokers.age.tolist()
+    def report_age_by_broker(self) -> Mapping[str, float]:
+        averages, age = self._minute.broker_loads.averages, self._minute.broker_loads.report_age_s.tolist()
         if averages is None:
             return {}
         return {self._roster.brokers[i]: age[i] for i in np.flatnonzero(~np.isnan(averages[0])).tolist()}
@@ -162,12 +162,12 @@ class ColumnarBrokers(Brokers):
 
     @cached_property
     def _samples(self) -> list[BrokerSample]:
-        indices = np.flatnonzero(self._minute.brokers.registered)
+        indices = np.flatnonzero(self._minute.broker_loads.registered)
         scored, of_all = (self._weighted_usages(of)[indices].tolist() for of in (SCORED, RESOURCES))
         return self._samples_of(indices, [{SCORED: a, RESOURCES: b} for a, b in zip(scored, of_all, strict=True)])
 
     def _samples_of(self, indices: Ints, weighted: Iterable[Mapping[Sequence[str], float]]) -> list[BrokerSample]:
-        minute, brokers, positions = self._minute, self._minute.brokers, indices.tolist()
+        minute, brokers, positions = self._minute, self._minute.broker_loads, indices.tolist()
         *traffic, topics = brokers.traffic[:, indices]
         unknown = [repeat(None)] * len(AVERAGES)
         averages = unknown if brokers.averages is None else map(_nan_to_none, brokers.averages[:, indices])
@@ -179,7 +179,7 @@ class ColumnarBrokers(Brokers):
             [brokers.versions[i] for i in positions] if brokers.versions else repeat(None),
             map(minute.reserved_by.get, positions),
             *averages,
-            brokers.age[indices].tolist(),
+            brokers.report_age_s[indices].tolist(),
             repeat(None),
             weighted,
         )
@@ -190,7 +190,7 @@ class ColumnarBrokers(Brokers):
         return np.bincount(self._minute.owner[self._minute.owner != NOBODY], minlength=len(self._roster.brokers))
 
     def _weighted_usages(self, resources: tuple[str, ...]) -> Floats:
-        return weighted_usages(self._minute.brokers.percents, self._minute.resources, self._settings, resources)
+        return weighted_usages(self._minute.broker_loads.percents, self._minute.resources, self._settings, resources)
 
 
 def _nan_to_none(values: Floats) -> list[float | None]:

@@ -23,49 +23,45 @@ MINUTES_PER_DAY = 1440
 
 _MAX_SHOWN = 10
 
-OF_BROKERS = ("brokers", "usage", "limits", "traffic", "averages", "versions", "age", "started", "reported")
-OF_BUNDLES = ("bundles", "owner", "carried", "left_out")
-"""Fields of `KeptSample` that have a column per bundle."""
-
 
 class KeptSample(NamedTuple):
     """One stored sample; brokers and bundles are given by their numbers in `Index`.
 
     Attributes:
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
-        traffic, carried: the brokers' and the bundles' load, a row for each of `LOADS`.
+        traffic, loads: the brokers' and the bundles' load, a row for each of `LOADS`.
         averages: brokers' moving averages of load (1 is 100 %) and throughput (bytes/s); NaN if missing.
-        versions: the number of each broker's version in `Index`; an unknown version is an empty string.
-        age: age of each load report in seconds.
-        started: when the broker's process started, in seconds since 1970; NaN where unknown.
-        reported: True for each broker that has a load report and was not left out.
+        version_numbers: the number of each broker's version in `Index`; an unknown version is an empty string.
+        report_age_s: age of each load report in seconds.
+        started_at_s: when the broker's process started, in seconds since 1970; NaN where unknown.
+        is_reported: True for each broker that has a load report and was not left out.
         bundles: reported bundles, each once.
         left_out: True for each bundle that validation left out.
-        policies: the number of the sample's policies in `Index`, as an array of one item.
+        policies_number: the number of the sample's policies in `Index`, as an array of one item.
     """
 
-    brokers: Ints
+    broker_numbers: Ints
     usage: Floats
     limits: Floats
     traffic: Floats
     averages: Floats
-    versions: Ints
-    age: Floats
-    started: Floats
-    reported: Flags
+    version_numbers: Ints
+    report_age_s: Floats
+    started_at_s: Floats
+    is_reported: Flags
     bundles: Ints
     owner: Ints
-    carried: Floats
+    loads: Floats
     left_out: Flags
-    policies: Ints
+    policies_number: Ints
 
     def to_bytes(self) -> bytes:
         """Return the sample as bytes, with 32 bits for bundles' values: there can be millions."""
         small = self._replace(
-            brokers=self.brokers.astype(np.int32),
+            broker_numbers=self.broker_numbers.astype(np.int32),
             bundles=self.bundles.astype(np.int32),
             owner=self.owner.astype(np.int32),
-            carried=self.carried.astype(np.float32),
+            loads=self.loads.astype(np.float32),
         )
         out = io.BytesIO()
         for column in small:
@@ -76,6 +72,10 @@ class KeptSample(NamedTuple):
     def from_bytes(cls, data: bytes) -> Self:
         source = io.BytesIO(data)
         return cls(*(np.load(source, allow_pickle=False) for _ in cls._fields))
+
+
+OF_BROKERS, OF_BUNDLES = KeptSample._fields[:9], KeptSample._fields[9:13]
+"""Fields of `KeptSample` that have a column per broker, and those that have a column per bundle."""
 
 
 class Coverage(BaseModel):
@@ -190,11 +190,11 @@ class Writer:
     folder: StoragePath
     brokers: NumberedNames = field(default_factory=NumberedNames)
     bundles: NumberedNames = field(default_factory=NumberedNames)
-    versions: NumberedNames = field(default_factory=NumberedNames)
+    broker_versions: NumberedNames = field(default_factory=NumberedNames)
     policies: list[Policies] = field(default_factory=list)
     places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    _file: int = 0
-    _waiting: bytearray = field(default_factory=bytearray)
+    _file_number: int = 0
+    _unwritten_bytes: bytearray = field(default_factory=bytearray)
 
     def policy_set_number(self, policies: Policies) -> int:
         parsed = policies.model_copy(update={"problem": ""})
@@ -202,17 +202,17 @@ class Writer:
             self.policies.append(parsed)
         return self.policies.index(parsed)
 
-    def add(self, minute: int, snapshot: KeptSample) -> None:
+    def add_sample(self, minute: int, snapshot: KeptSample) -> None:
         """Add one sample; many small samples go into one file."""
         data = snapshot.to_bytes()
-        self.places[minute] = (self._file, len(self._waiting), len(data))
-        self._waiting += data
-        if len(self._waiting) >= _MIN_FILE_BYTES:
+        self.places[minute] = (self._file_number, len(self._unwritten_bytes), len(data))
+        self._unwritten_bytes += data
+        if len(self._unwritten_bytes) >= _MIN_FILE_BYTES:
             self._write_sample_file()
 
     def _write_sample_file(self) -> None:
-        (self.folder / str(self._file)).write_bytes(bytes(self._waiting))
-        self._file, self._waiting = self._file + 1, bytearray()
+        (self.folder / str(self._file_number)).write_bytes(bytes(self._unwritten_bytes))
+        self._file_number, self._unwritten_bytes = self._file_number + 1, bytearray()
 
     def finish(self, coverage: Coverage) -> Index:
         self._write_sample_file()
@@ -222,7 +222,7 @@ class Writer:
             bundles=self.bundles.names,
             minutes=tuple(minutes),
             places=tuple(self.places[minute] for minute in minutes),
-            versions=self.versions.names,
+            versions=self.broker_versions.names,
             policies=tuple(self.policies),
             coverage=coverage,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pulsar_rebalancer.replay.columns import Floats, Ints
-from pulsar_rebalancer.replay.variant_outcome import RECORDING, Metrics, VariantOutcome, metrics
+from pulsar_rebalancer.replay.variant_outcome import RECORDING, Metrics, VariantOutcome, metrics_of
 from pulsar_rebalancer.replay.variants import CURRENT_VARIANT, FailedVariant, ReplayRequest, ReplayResult, Variant
 from pulsar_rebalancer.texts import number_of
 
@@ -58,7 +58,7 @@ def report_html(
     """Return the report as a page; `outcomes` are by variant, including the recording's."""
     ordered = sorted(metrics_rows, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = result.coverage
-    recorded = metrics(outcomes[RECORDING], coverage.minutes)
+    recorded = metrics_of(outcomes[RECORDING], coverage.minutes)
     notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in result.left_out)]
     more = result.left_out_count - len(result.left_out)
     notes += [f"left out: {more} more"] if more else []
@@ -139,7 +139,7 @@ def _metric_cells(row: Metrics) -> list[str]:
 def _agreement_section(answer: ReplayResult, recorded_row: Metrics, current_outcome: VariantOutcome) -> str:
     rows = {"as recorded": recorded_row}
     if answer.agreement is not None:
-        rows["current settings, replayed"] = metrics(current_outcome, answer.coverage.minutes)
+        rows["current settings, replayed"] = metrics_of(current_outcome, answer.coverage.minutes)
     lines = "".join(
         f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _metric_cells(row))}</tr>"
         for name, row in rows.items()
@@ -185,12 +185,12 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     figure, (ranges, unloads) = _figure_and_axes(2, height_ratios=(3, 1))
-    minutes = np.array(outcomes[0].minutes)
+    minutes = np.array(outcomes[0].sample_minutes)
     starts = np.arange(0, len(minutes), max(1, len(minutes) // _MAX_POINTS))
     kinds = {RECORDING: ("as recorded", _RECORDED_COLOR), CURRENT_VARIANT: (f"{CURRENT_VARIANT}, replayed", _CURRENT)}
     for outcome in (outcome for outcome in outcomes if outcome.failed is None and len(minutes)):
         label, colour = kinds.get(outcome.variant, ("picked", _PICKED))
-        largest = np.maximum.reduceat(np.array(outcome.ranges), starts)
+        largest = np.maximum.reduceat(np.array(outcome.score_ranges), starts)
         ranges.plot(*_with_gaps(minutes[starts], largest), color=colour, linewidth=1, label=label)
         if outcome.variant in kinds:
             at = np.array([minutes[0], *outcome.moved_at, minutes[-1]])

@@ -25,7 +25,7 @@ from pulsar_rebalancer.replay.variant_outcome import (
     Agreement,
     Metrics,
     VariantOutcome,
-    metrics,
+    metrics_of,
     pareto_front,
     preferred_variant,
 )
@@ -36,11 +36,11 @@ from pulsar_rebalancer.replay.variants import (
     SAMPLES,
     TABLE,
     FailedVariant,
+    GridVariants,
     Period,
     ReplayRequest,
     ReplayResult,
     Variant,
-    Variants,
     check_duration,
     check_sample_count,
     continuous_periods,
@@ -97,11 +97,11 @@ class Progress:
 
 
 class PreparedReplay(NamedTuple):
-    folder: StoragePath
+    replay_folder: StoragePath
     work: StoragePath
     request: ReplayRequest
     recording: Recording
-    variants: Variants
+    variants: GridVariants
 
 
 def prepare(root: str, folder: StoragePath) -> PreparedReplay:
@@ -126,8 +126,8 @@ def prepare(root: str, folder: StoragePath) -> PreparedReplay:
         work.delete()
         raise
     said = [f"{number_of(len(variants.variants), 'variant')}, {recording.coverage.sentence}", *recording.coverage.notes]
-    if variants.left_out:
-        said.append(f"{number_of(len(variants.left_out), 'contradictory combination')} left out")
+    if variants.left_out_texts:
+        said.append(f"{number_of(len(variants.left_out_texts), 'contradictory combination')} left out")
     names = recording.roster
     said.append(f"{number_of(len(names.brokers), 'broker')}, {number_of(len(names.bundles), 'bundle')}")
     for sentence in said:
@@ -139,7 +139,7 @@ class Part(NamedTuple):
     """Part of a replay: some of its variants over one period."""
 
     work: str
-    number: int
+    part_number: int
     variants: Sequence[Variant]
     request: ReplayRequest
     period: Period
@@ -163,10 +163,10 @@ def replay_part(part: Part) -> list[VariantOutcome] | str:
             Recording.read(folder / SAMPLES),
             part.variants,
             request.settings,
-            first_minute=part.period.first,
-            last_minute=part.period.last,
+            first_minute=part.period.first_minute,
+            last_minute=part.period.last_minute,
             seed=request.seed,
-            report_progress=progress_writer(folder, part.number),
+            report_progress=progress_writer(folder, part.part_number),
         )
     except RebalancerError as error:
         return str(error)
@@ -189,7 +189,7 @@ def write_results(prepared_replay: PreparedReplay, outcomes: Mapping[str, Varian
     for failure in failed[:_MAX_SHOWN]:
         print_line(f"{request.cluster}: {failure.sentence}")
     names = {failure.variant for failure in failed}
-    compared = [metrics(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
+    compared = [metrics_of(outcomes[v.name], coverage.minutes) for v in variants.variants if v.name not in names]
     if not compared:
         raise RebalancerError(Reason.SPARK_FAILED, f"every variant failed: {failed[0].sentence}")
     current, recorded = outcomes[CURRENT_VARIANT], outcomes[RECORDING]
@@ -198,8 +198,8 @@ def write_results(prepared_replay: PreparedReplay, outcomes: Mapping[str, Varian
         picked=preferred_variant(compared, request.worth),
         front=tuple(sorted(pareto_front(compared))),
         variants=len(variants.variants),
-        left_out=tuple(variants.left_out[:_MAX_SHOWN]),
-        left_out_count=len(variants.left_out),
+        left_out=tuple(variants.left_out_texts[:_MAX_SHOWN]),
+        left_out_count=len(variants.left_out_texts),
         agreement=None if current.failed else Agreement.compare(recorded, current, coverage.minutes),
         failed=tuple(failed[:_MAX_SHOWN]),
         failed_count=len(failed),
@@ -237,8 +237,8 @@ def _results_table(
         "failed_at": pa.array([failure and failure.at for failure in failures], TIME_TYPE),
         "error": pa.array([failure and failure.error for failure in failures], pa.string()),
         "strategy": [variant.settings.strategy for variant in variants],
-        "changed": [json.dumps(dict(variant.changed), default=str) for variant in variants],
-        "current": [variant.current for variant in variants],
+        "changed": [json.dumps(dict(variant.changed_settings), default=str) for variant in variants],
+        "current": [variant.is_current for variant in variants],
         "on_front": [variant.name in result.front for variant in variants],
         "picked": [variant.name == result.picked for variant in variants],
     }

@@ -34,17 +34,17 @@ class RecordedSample:
     Attributes:
         minute: minutes since 1970.
         has_restarted: brokers whose process restarted since their previous report.
-        owner, carried: each bundle's broker, and its load by `LOADS`; `NOBODY` and 0 if not reported.
-        new_bundles, parents: bundles in no earlier sample, and the bundle each was split from, else `NOBODY`.
+        owner, loads: each bundle's broker, and its load by `LOADS`; `NOBODY` and 0 if not reported.
+        new_bundles, parent_bundles: bundles in no earlier sample, and the bundle each was split from, else `NOBODY`.
     """
 
     minute: int
     brokers: BrokerLoads
     has_restarted: Flags
     owner: Ints
-    carried: Floats
+    loads: Floats
     new_bundles: Ints
-    parents: Ints
+    parent_bundles: Ints
     repeated: Ints
     left_out: Ints
     policies: Policies
@@ -54,7 +54,7 @@ class RecordedSample:
     def is_present(self) -> Flags:
         return np.asarray(self.owner != NOBODY)
 
-    def flows(self, costs: Floats | None = None) -> Floats:
+    def bundle_flows(self, costs: Floats | None = None) -> Floats:
         """Return the load that each bundle carries: a row for each of `CARRIED`, then one for each of `LOADS`.
 
         A broker's bundles share its CPU in proportion to their messages, and its bandwidth in proportion to
@@ -66,10 +66,10 @@ class RecordedSample:
         owned = np.flatnonzero(self.is_present)
         brokers = self.owner[owned]
         flows = np.zeros((len(CARRIED) + len(LOADS), len(self.owner)))
-        flows[len(CARRIED) :] = self.carried
+        flows[len(CARRIED) :] = self.loads
         for row, (resource, values) in enumerate(zip(CARRIED, _SHARED_LOAD_ROWS, strict=True)):
             cost, most = (costs, 1.0) if row == 0 and costs is not None else (1.0, np.inf)
-            weight = (cost * self.carried[list(values)].sum(axis=0))[owned]
+            weight = (cost * self.loads[list(values)].sum(axis=0))[owned]
             whole = np.bincount(brokers, weights=weight, minlength=len(self.brokers.registered))
             used = np.nan_to_num(self.brokers.usage[resource])
             per_unit = np.divide(used, whole, out=np.zeros_like(whole), where=whole > 0)
@@ -144,13 +144,13 @@ class _SampleAssembler:
 
     def add(self, minute: int, snapshot: KeptSample) -> RecordedSample:
         restarted, brokers = self._restarted_brokers(snapshot), self._broker_loads(snapshot)
-        owner, carried, repeated = self._bundle_loads(snapshot, brokers.registered & ~brokers.reported)
+        owner, carried, repeated = self._bundle_loads(snapshot, brokers.registered & ~brokers.is_reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
         parents = self._parents_of(born) if self._seen.any() else np.full(len(born), NOBODY)
         self._seen[born] = True
         self._owner, self._carried = owner, carried
         left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
-        number = int(snapshot.policies[0])
+        number = int(snapshot.policies_number[0])
         policies, reserved = self._recording.index.policies[number], self._recording.reserved_by[number]
         return RecordedSample(
             minute, brokers, restarted, owner, carried, born, parents, repeated, left_out, policies, reserved
@@ -158,23 +158,23 @@ class _SampleAssembler:
 
     def _restarted_brokers(self, snapshot: KeptSample) -> Flags:
         restarted = np.zeros(len(self._broker_at), dtype=bool)
-        known = snapshot.reported & ~np.isnan(snapshot.started)
-        at, started = self._broker_at[snapshot.brokers[known]], snapshot.started[known]
+        known = snapshot.is_reported & ~np.isnan(snapshot.started_at_s)
+        at, started = self._broker_at[snapshot.broker_numbers[known]], snapshot.started_at_s[known]
         restarted[at] = started > self._started[at]
         self._started[at] = started
         return restarted
 
     def _broker_loads(self, snapshot: KeptSample) -> BrokerLoads:
-        listed = self._broker_at[snapshot.brokers]
+        listed = self._broker_at[snapshot.broker_numbers]
         registered = np.zeros(len(self._broker_at), dtype=bool)
         registered[listed] = True
         reported = np.zeros_like(registered)
-        reported[listed] = snapshot.reported
+        reported[listed] = snapshot.is_reported
         age = np.zeros(len(registered))
-        age[listed] = snapshot.age
-        came = listed[snapshot.reported]
+        age[listed] = snapshot.report_age_s
+        came = listed[snapshot.is_reported]
         for name, said in self._said.items():
-            said[..., came] = getattr(snapshot, name)[..., snapshot.reported]
+            said[..., came] = getattr(snapshot, name)[..., snapshot.is_reported]
         usage, limits, traffic, averages, versions = (said.copy() for said in self._said.values())
         known = None if np.isnan(averages).all() else averages
         # The last entry, None, is for a broker that has not reported yet.
@@ -188,7 +188,7 @@ class _SampleAssembler:
         owner = np.full(len(self._owner), NOBODY)
         carried = np.zeros_like(self._carried)
         owner[at] = self._broker_at[snapshot.owner]
-        carried[:, at] = snapshot.carried
+        carried[:, at] = snapshot.loads
         held = np.zeros(0, dtype=np.int64)
         if silent_brokers.any():
             held = np.flatnonzero((owner == NOBODY) & (self._owner != NOBODY))

@@ -42,7 +42,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
     repeated = blocked = 0
     day = start.astimezone(UTC).date()
     while day <= end.astimezone(UTC).date():
-        listed = reader.runs_of(day)
+        listed = reader.run_times_of_day(day)
         inside = sorted((at, name) for name, at in listed.items() if start <= at <= end and reader.can_read(name))
         valid = [(at, name) for at, name in inside if not reader.is_blocked(name)]
         blocked += len(inside) - len(valid)
@@ -65,12 +65,12 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
 class RunDocuments:
     """A run's validation result, drained brokers and policies.
 
-    `blocked` is by validation; `left_out` has drained brokers too; `policies` is None without a file.
+    `is_blocked` is by validation; `left_out_names` has drained brokers too; `policies_text` is None without a file.
     """
 
-    blocked: bool
-    left_out: frozenset[str]
-    policies: str | None
+    is_blocked: bool
+    left_out_names: frozenset[str]
+    policies_text: str | None
 
     @classmethod
     def parse(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
@@ -116,23 +116,23 @@ _BUNDLE_COLUMNS = ("broker", "bundle", *LOADS)
 
 @dataclass
 class BundleBatch:
-    """Some of a run's bundles; `bundles` and `owner` are numbers in `NumberedNames`, `carried` a row per value."""
+    """Some of a run's bundles; `bundles` and `owner` are numbers in `NumberedNames`, `loads` a row per value."""
 
     bundles: Ints
     owner: Ints
-    carried: Floats
+    loads: Floats
 
     @classmethod
     def from_table(cls, writer: Writer, table: pa.Table) -> BundleBatch:
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
-        return cls(bundles, owner, loads_of(table))
+        return cls(bundles, owner, loads_of_table(table))
 
     @classmethod
     def concatenate(cls, pieces: list[BundleBatch]) -> BundleBatch:
         return cls(
             np.concatenate([piece.bundles for piece in pieces]),
             np.concatenate([piece.owner for piece in pieces]),
-            np.concatenate([piece.carried for piece in pieces], axis=1),
+            np.concatenate([piece.loads for piece in pieces], axis=1),
         )
 
 
@@ -145,7 +145,7 @@ def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, Bun
         held = BundleBatch.from_table(writer, table)
         for start, end in pairwise(bounds):
             part = slice(start, end)
-            yield runs[start].as_py(), BundleBatch(held.bundles[part], held.owner[part], held.carried[:, part])
+            yield runs[start].as_py(), BundleBatch(held.bundles[part], held.owner[part], held.loads[:, part])
 
 
 def float_values(column: pa.ChunkedArray[Any], missing_value: float) -> Floats:
@@ -158,7 +158,7 @@ def start_times(brokers: pa.Table) -> Floats:
     return float_values(brokers["started_at"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), np.nan) / 1e6
 
 
-def loads_of(table: pa.Table) -> Floats:
+def loads_of_table(table: pa.Table) -> Floats:
     """Return the load, a row for each of `LOADS`; 0 if missing, negative, NaN or implausibly large."""
     return np.array([_plausible_values(table[name]) for name in LOADS])
 
@@ -178,7 +178,7 @@ class _RunReader:
         self._policies: dict[str | None, int] = {}
         self.unreadable: list[str] = []
 
-    def runs_of(self, day: date) -> dict[str, datetime]:
+    def run_times_of_day(self, day: date) -> dict[str, datetime]:
         folder = self._storage.runs / f"date={day.isoformat()}"
         in_folders = {name: at for name in folder.names() if (at := time_of(name)) is not None}
         self._documents, self._bundle_rows, self._refused = {}, {}, {}
@@ -206,13 +206,13 @@ class _RunReader:
         if name in self._refused:
             with self._noting_unreadable(f"run {name}"):
                 raise self._refused[name]
-        elif name not in self._documents and (run := self._storage.run(name)) is not None:
+        elif name not in self._documents and (run := self._storage.run_folder(name)) is not None:
             with self._noting_unreadable(run.uri):
                 self._documents[name] = RunDocuments.read(run)
         return name in self._documents
 
     def is_blocked(self, name: str) -> bool:
-        return self._documents[name].blocked
+        return self._documents[name].is_blocked
 
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
@@ -220,7 +220,7 @@ class _RunReader:
             with self._noting_unreadable(f"the tables of {day}"):
                 self._write_compacted(day, compacted)
         for name, minute in minutes.items():
-            run = None if name in compacted else self._storage.run(name)
+            run = None if name in compacted else self._storage.run_folder(name)
             if run is None:
                 continue
             with self._noting_unreadable(run.uri):
@@ -259,29 +259,29 @@ class _RunReader:
                 self.unreadable.append(f"run {run}: bundles of this run are missing from the tables of {day}")
 
     def _add_sample(self, minute: int, brokers: pa.Table, batch: BundleBatch, documents: RunDocuments) -> None:
-        writer, left_out = self._writer, documents.left_out
-        policies = self._policies_number(documents.policies)
+        writer, left_out = self._writer, documents.left_out_names
+        policies = self._policies_number(documents.policies_text)
         names: list[Any] = brokers["broker"].to_pylist()
         silent = np.array([name in left_out for name in names], dtype=bool)
         silent |= pc.is_valid(brokers["error"]).to_numpy()
         versions: Any = pc.fill_null(brokers["version"], pa.scalar(""))
         snapshot = KeptSample(
-            brokers=writer.brokers.numbers(brokers["broker"]),
+            broker_numbers=writer.brokers.numbers(brokers["broker"]),
             usage=np.array([float_values(brokers[f"{name}_usage"], np.nan) for name in RESOURCES]),
             limits=np.array([float_values(brokers[f"{name}_limit"], np.nan) for name in RESOURCES]),
-            traffic=loads_of(brokers),
+            traffic=loads_of_table(brokers),
             averages=np.array([float_values(brokers[name], np.nan) for name in AVERAGES]),
-            versions=writer.versions.numbers(versions),
-            age=float_values(brokers["report_age_seconds"], 0.0),
-            started=start_times(brokers),
-            reported=~silent,
+            version_numbers=writer.broker_versions.numbers(versions),
+            report_age_s=float_values(brokers["report_age_seconds"], 0.0),
+            started_at_s=start_times(brokers),
+            is_reported=~silent,
             bundles=batch.bundles,
             owner=batch.owner,
-            carried=batch.carried,
+            loads=batch.loads,
             left_out=np.isin(batch.bundles, [writer.bundles.number(name) for name in left_out if "/" in name]),
-            policies=np.array([policies]),
+            policies_number=np.array([policies]),
         )
-        writer.add(minute, _without_duplicates(snapshot))
+        writer.add_sample(minute, _without_duplicates(snapshot))
 
     def _policies_number(self, text: str | None) -> int:
         if text not in self._policies:
@@ -295,10 +295,10 @@ def _without_duplicates(snapshot: KeptSample) -> KeptSample:
     While a bundle moves, two brokers can report it; the one that reports more traffic counts as its
     owner.
     """
-    brokers, first = np.unique(snapshot.brokers, return_index=True)
+    brokers, first = np.unique(snapshot.broker_numbers, return_index=True)
     kept = np.flatnonzero(np.isin(snapshot.owner, brokers))
     if (np.diff(snapshot.bundles[kept]) <= 0).any():  # else each is there once, in order
-        by_traffic = kept[np.argsort(-snapshot.carried[: len(TRAFFIC), kept].sum(axis=0), kind="stable")]
+        by_traffic = kept[np.argsort(-snapshot.loads[: len(TRAFFIC), kept].sum(axis=0), kind="stable")]
         _, once = np.unique(snapshot.bundles[by_traffic], return_index=True)
         kept = by_traffic[once]
     chosen = dict.fromkeys(OF_BROKERS, first) | dict.fromkeys(OF_BUNDLES, kept)

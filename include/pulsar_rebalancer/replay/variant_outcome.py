@@ -35,42 +35,42 @@ class VariantOutcome:
     """The outcome of one variant over a period, built up sample by sample.
 
     Attributes:
-        ranges: largest minus smallest score by sample, in points; 32 bits each: there can be millions.
-        deviation: sum over all samples of the standard deviation of the scores in points.
-        hot, events: samples with a broker above `HOT_SCORE` percent, and samples after which bundles moved.
-        disturbed: throughput of the moved bundles when they moved, in bytes/s, inbound plus outbound.
-        lost: number of bundles placed because their broker was gone.
-        minutes: time for each of `ranges`, in minutes since 1970; only in the recording's outcome.
-        bundles, moved_at: each moved bundle and its minute; only for the recording and current settings.
+        score_ranges: largest minus smallest score by sample, in points; 32 bits each: there can be millions.
+        deviation_sum: sum over all samples of the standard deviation of the scores in points.
+        hot_samples, samples_with_moves: number of those with a broker above `HOT_SCORE` percent, and with moves.
+        disturbed_throughput: throughput of the moved bundles when they moved, in bytes/s, inbound plus outbound.
+        placed_count: number of bundles placed because their broker was gone.
+        sample_minutes: time for each of `score_ranges`, in minutes since 1970; only in the recording's outcome.
+        moved_bundles, moved_at: each moved bundle and its minute; only for the recording and current settings.
     """
 
     variant: str
-    ranges: array[float] = field(default_factory=lambda: array("f"))
-    deviation: float = 0.0
-    hot: int = 0
-    events: int = 0
-    moved: int = 0
-    disturbed: float = 0.0
-    lost: int = 0
+    score_ranges: array[float] = field(default_factory=lambda: array("f"))
+    deviation_sum: float = 0.0
+    hot_samples: int = 0
+    samples_with_moves: int = 0
+    moved_count: int = 0
+    disturbed_throughput: float = 0.0
+    placed_count: int = 0
     failed: VariantFailure | None = None
-    minutes: array[int] = field(default_factory=lambda: array("q"))
-    bundles: array[int] = field(default_factory=lambda: array("q"))
+    sample_minutes: array[int] = field(default_factory=lambda: array("q"))
+    moved_bundles: array[int] = field(default_factory=lambda: array("q"))
     moved_at: array[int] = field(default_factory=lambda: array("q"))
 
     def add_scores(self, scores: Floats) -> None:
         largest = float(scores.max())
-        self.ranges.append(largest - float(scores.min()))
-        self.deviation += float(scores.std())
-        self.hot += largest > HOT_SCORE
+        self.score_ranges.append(largest - float(scores.min()))
+        self.deviation_sum += float(scores.std())
+        self.hot_samples += largest > HOT_SCORE
 
     def add_unloads(self, throughput: Floats) -> None:
         """Add the bundles that move after a sample, by their throughput in bytes/s."""
-        self.events += 1
-        self.moved += len(throughput)
-        self.disturbed += float(throughput.sum())
+        self.samples_with_moves += 1
+        self.moved_count += len(throughput)
+        self.disturbed_throughput += float(throughput.sum())
 
     def add_moved_bundles(self, minute: int, bundles: Sequence[int]) -> None:
-        self.bundles.extend(bundles)
+        self.moved_bundles.extend(bundles)
         self.moved_at.extend([minute] * len(bundles))
 
     def append(self, other: Self) -> None:
@@ -103,26 +103,26 @@ class Metrics(NamedTuple):
     lost: int
 
 
-def metrics(outcome: VariantOutcome, minutes: float) -> Metrics:
+def metrics_of(outcome: VariantOutcome, minutes: float) -> Metrics:
     """Return an outcome's values; `minutes` is the time that its samples cover."""
-    days, ranges = minutes / MINUTES_PER_DAY, np.array(outcome.ranges or [0.0])
+    days, ranges = minutes / MINUTES_PER_DAY, np.array(outcome.score_ranges or [0.0])
     return Metrics(
         outcome.variant,
-        outcome.moved,
-        outcome.events,
-        outcome.moved / days,
-        outcome.events / days,
-        outcome.disturbed / days,
+        outcome.moved_count,
+        outcome.samples_with_moves,
+        outcome.moved_count / days,
+        outcome.samples_with_moves / days,
+        outcome.disturbed_throughput / days,
         float(ranges.mean()),
         float(np.percentile(ranges, 95)),
         float(ranges.max()),
-        outcome.deviation / max(1, len(outcome.ranges)),
-        outcome.hot / max(1, len(outcome.ranges)),
-        outcome.lost,
+        outcome.deviation_sum / max(1, len(outcome.score_ranges)),
+        outcome.hot_samples / max(1, len(outcome.score_ranges)),
+        outcome.placed_count,
     )
 
 
-def merged_outcomes(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
+def outcome_by_variant(outcomes: Iterable[VariantOutcome]) -> dict[str, VariantOutcome]:
     """Join the outcomes of each variant's periods in the given order, by the variant's name."""
     by_name: dict[str, VariantOutcome] = {}
     for outcome in outcomes:
@@ -169,16 +169,16 @@ class RecordedCluster:
         """Add a sample, with the compared brokers' scores in percent."""
         if len(scores):
             self.outcome.add_scores(scores)
-            self.outcome.minutes.append(sample.minute)
+            self.outcome.sample_minutes.append(sample.minute)
         known, brokers = self._owner != NOBODY, sample.brokers
         away = ~brokers.registered | sample.has_restarted
         changed = sample.is_present & known & (self._owner != sample.owner)
-        lost = changed & (away | ~brokers.reported)[self._owner]
+        lost = changed & (away | ~brokers.is_reported)[self._owner]
         moved = np.flatnonzero(changed & ~lost)
         if len(moved):
-            self.outcome.add_unloads(sample.carried[2:4, moved].sum(axis=0))
+            self.outcome.add_unloads(sample.loads[2:4, moved].sum(axis=0))
             self.outcome.add_moved_bundles(sample.minute, moved.tolist())
-        self.outcome.lost += int(lost.sum())
+        self.outcome.placed_count += int(lost.sum())
         before = np.where(known & ~away[self._owner], self._owner, NOBODY)
         self._owner = np.where(sample.is_present, sample.owner, before)
 
@@ -206,15 +206,15 @@ class Agreement(BaseModel):
     @classmethod
     def compare(cls, recorded_outcome: VariantOutcome, replayed_outcome: VariantOutcome, minutes: float) -> Self:
         """Compare two outcomes over the same samples; `minutes` is the time that these cover."""
-        ranges = np.array([recorded_outcome.ranges or [0.0], replayed_outcome.ranges or [0.0]])
-        moved, again = set(recorded_outcome.bundles), set(replayed_outcome.bundles)
+        ranges = np.array([recorded_outcome.score_ranges or [0.0], replayed_outcome.score_ranges or [0.0]])
+        moved, again = set(recorded_outcome.moved_bundles), set(replayed_outcome.moved_bundles)
         return cls(
             range_recorded=float(ranges[0].mean()),
             range_replayed=float(ranges[1].mean()),
             range_apart=float(np.abs(ranges[0] - ranges[1]).mean()),
             range_correlation=float(np.corrcoef(ranges)[0, 1]) if ranges.std(axis=1).all() else None,
-            unloads_recorded=recorded_outcome.moved * MINUTES_PER_DAY / minutes,
-            unloads_replayed=replayed_outcome.moved * MINUTES_PER_DAY / minutes,
+            unloads_recorded=recorded_outcome.moved_count * MINUTES_PER_DAY / minutes,
+            unloads_replayed=replayed_outcome.moved_count * MINUTES_PER_DAY / minutes,
             bundles_recorded=len(moved),
             bundles_replayed=len(again),
             bundles_both=len(moved & again),

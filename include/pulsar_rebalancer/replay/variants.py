@@ -60,22 +60,22 @@ REPLAYED = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One set of settings to compare, with a unique name; `changed` are those that differ from the current."""
+    """One set of settings to compare, with a unique name; `changed_settings` are those that differ from the current."""
 
     name: str
     settings: Settings
-    changed: Mapping[str, object] = field(default_factory=dict)
-    current: bool = False
+    changed_settings: Mapping[str, object] = field(default_factory=dict)
+    is_current: bool = False
 
 
-class Variants(NamedTuple):
+class GridVariants(NamedTuple):
     """A grid's variants, the current settings first, and why self-contradicting combinations are left out."""
 
     variants: list[Variant]
-    left_out: list[str]
+    left_out_texts: list[str]
 
 
-def expand_grid(grid: Sequence[Mapping[str, object]], base_settings: Settings) -> Variants:
+def expand_grid(grid: Sequence[Mapping[str, object]], base_settings: Settings) -> GridVariants:
     """Return the current settings and every combination in a grid.
 
     Each part of the grid maps settings, by our names or Pulsar's, to a value or a list of values, and all
@@ -86,7 +86,7 @@ def expand_grid(grid: Sequence[Mapping[str, object]], base_settings: Settings) -
     """
     parts = [_values_by_field(part, f"grid, part {number}") for number, part in enumerate(grid, start=1)]
     _check_variant_count(parts)
-    by_key = {_settings_key(base_settings): Variant(CURRENT_VARIANT, base_settings, current=True)}
+    by_key = {_settings_key(base_settings): Variant(CURRENT_VARIANT, base_settings, is_current=True)}
     left_out: list[str] = []
     for number, part in enumerate(parts, start=1):
         for values in product(*part.values()):
@@ -99,7 +99,7 @@ def expand_grid(grid: Sequence[Mapping[str, object]], base_settings: Settings) -
                 left_out.append(error.message)
                 continue
             by_key.setdefault(_settings_key(variant.settings), variant)
-    return Variants(list(by_key.values()), left_out)
+    return GridVariants(list(by_key.values()), left_out)
 
 
 def _values_by_field(part: Mapping[str, object], label: str) -> dict[str, list[Any]]:
@@ -142,7 +142,7 @@ def _settings_key(settings: Settings) -> str:
     return str(sorted(decisive.items()))
 
 
-def current_settings(storage: ClusterStorage, file_settings: Settings) -> tuple[Settings, str]:
+def settings_and_source(storage: ClusterStorage, file_settings: Settings) -> tuple[Settings, str]:
     """Return the settings of the latest run without parameters, with text that names their source.
 
     They include what the run read from the brokers. Without such a run, in its folder or the compacted
@@ -159,7 +159,7 @@ def current_settings(storage: ClusterStorage, file_settings: Settings) -> tuple[
 
 def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
     folder = storage.runs / f"date={day.isoformat()}"
-    compacted = _compacted_settings(table_file(storage, RUNS, day))
+    compacted = _settings_by_run(table_file(storage, RUNS, day))
     for name in sorted({*folder.names(), *compacted}, reverse=True):
         text = compacted.get(name)
         try:
@@ -171,7 +171,7 @@ def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, 
         yield name, request
 
 
-def _compacted_settings(runs_table: StoragePath) -> dict[str, str | None]:
+def _settings_by_run(runs_table: StoragePath) -> dict[str, str | None]:
     try:
         tables = list(runs_table.read_batches(["run", "settings"])) if runs_table.exists() else []
     except SnapshotError:
@@ -234,7 +234,7 @@ class ReplayRequest(VersionedDocument):
         return self
 
     @property
-    def variants(self) -> Variants:
+    def variants(self) -> GridVariants:
         """Return the variants to compare; raise SettingsError (`wrong_setting`)."""
         return expand_grid(self.grid, self.settings)
 
@@ -293,8 +293,8 @@ class ReplayResult(VersionedDocument):
 class Period(NamedTuple):
     """The first and last minute of a continuous period to replay, inclusive."""
 
-    first: int
-    last: int
+    first_minute: int
+    last_minute: int
 
 
 def continuous_periods(recording: Recording, *, days_apart: bool) -> list[Period]:

@@ -119,7 +119,7 @@ class Bundles:
         With `limit`, return that number of movable ones with the largest `load`, in descending order.
         """
         start, end = self._row_range_by_broker.get(broker, (0, 0))
-        rows = self._table.slice(start, end - start)
+        rows = self._bundle_table.slice(start, end - start)
         if limit is not None:
             rows = rows.filter(pc.is_null(rows["reason"]))
             rows = rows.sort_by([("load", "descending"), ("bundle", "ascending")]).slice(0, limit)
@@ -128,15 +128,15 @@ class Bundles:
         return list(map(BundleSample._make, zip(*columns, reasons, strict=True)))
 
     def brokers_with_bundle_above(self, load: float) -> set[str]:
-        table: Any = self._table
+        table: Any = self._bundle_table
         may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(load, pa.float64())))
         return set(table["broker"].filter(may_move).unique().to_pylist())
 
-    def reasons_of(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
+    def reason_by_broker_and_bundle(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
         if not names:
             return {}
-        here: Any = pc.is_in(self._table["bundle"], pa.array(names, pa.string()))
-        rows = self._table.select(["broker", "bundle", "reason"]).filter(here).to_pylist()
+        here: Any = pc.is_in(self._bundle_table["bundle"], pa.array(names, pa.string()))
+        rows = self._bundle_table.select(["broker", "bundle", "reason"]).filter(here).to_pylist()
         return {(row["broker"], row["bundle"]): Reason(row["reason"]) if row["reason"] else None for row in rows}
 
     def find(self, broker: str, bundle: str) -> BundleSample:
@@ -145,11 +145,11 @@ class Bundles:
             self._cached_bundles[broker] = {sample.bundle: sample for sample in self.of_broker(broker)}
         return self._cached_bundles[broker][bundle]
 
-    def forget(self, broker: str) -> None:
+    def forget_broker(self, broker: str) -> None:
         self._cached_bundles.pop(broker, None)
 
     @cached_property
-    def _table(self) -> pa.Table:
+    def _bundle_table(self) -> pa.Table:
         return sort(without_nulls(self._given_table))
 
     @cached_property
@@ -158,13 +158,13 @@ class Bundles:
 
     @cached_property
     def _row_range_by_broker(self) -> dict[str, tuple[int, int]]:
-        counted = self._table.group_by("broker").aggregate([([], "count_all")]).sort_by("broker").to_pylist()
+        counted = self._bundle_table.group_by("broker").aggregate([([], "count_all")]).sort_by("broker").to_pylist()
         bounds = pairwise(accumulate((row["count_all"] for row in counted), initial=0))
         return dict(zip((row["broker"] for row in counted), bounds, strict=True))
 
     def owners(self) -> dict[str, str]:
         """Return each bundle's broker; if several report it, the one whose name sorts last."""
-        return dict(zip(*(self._table[name].to_pylist() for name in ("bundle", "broker")), strict=True))
+        return dict(zip(*(self._bundle_table[name].to_pylist() for name in ("bundle", "broker")), strict=True))
 
     def bundle_counts(self, namespaces: Collection[str] | None = None) -> Mapping[str, Counter[str]]:
         """Return each namespace's number of reported bundles, by broker; `namespaces` None means all.
@@ -173,7 +173,7 @@ class Bundles:
         """
         key = None if namespaces is None else frozenset(namespaces)
         if key not in self._bundle_counts:
-            self._bundle_counts[key] = bundle_counts(self._table, namespaces)
+            self._bundle_counts[key] = bundle_counts(self._bundle_table, namespaces)
         return self._bundle_counts[key]
 
     @cached_property
@@ -189,8 +189,8 @@ class Bundles:
 
     @cached_property
     def _rate_by_broker(self) -> dict[str, float]:
-        heartbeat = pc.match_substring_regex(self._table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
-        means = pc.coalesce(self._table["long_term_msg_rate"], self._table["msg_rate"])
+        heartbeat = pc.match_substring_regex(self._bundle_table["bundle"], f"^{HEARTBEAT_NAMESPACE}/[^/]*$")
+        means = pc.coalesce(self._bundle_table["long_term_msg_rate"], self._bundle_table["msg_rate"])
         # Rates are added in the order of names: the order decides the last digit, which may decide a tie.
         rates = pc.if_else(heartbeat, 0.0, means).to_pylist()
         return {broker: java_sum(rates[start:end]) for broker, (start, end) in self._row_range_by_broker.items()}

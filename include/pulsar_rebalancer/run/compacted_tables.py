@@ -71,7 +71,7 @@ def table_file(storage: ClusterStorage, table: str, day: date) -> StoragePath:
     return storage.base / "history" / table / f"date={day.isoformat()}.parquet"
 
 
-def with_run(schema: pa.Schema) -> pa.Schema:
+def with_run_column(schema: pa.Schema) -> pa.Schema:
     return schema if "run" in schema.names else schema.insert(0, pa.field("run", pa.string()))
 
 
@@ -106,7 +106,7 @@ class Draft:
         finally:
             self.file.delete()
 
-    def add(self, table: pa.Table, run_name: str | None = None) -> None:
+    def add_rows(self, table: pa.Table, run_name: str | None = None) -> None:
         """Append rows; missing columns become null, and `run_name` is None if the table has that column.
 
         Raises ArrowInvalid if a value does not fit its column, or SnapshotError `storage_failed`.
@@ -130,7 +130,7 @@ class Draft:
                 self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting = []
 
-    def finish(self) -> None:
+    def close_file(self) -> None:
         self._write_row_group()
         with storage_errors(self.file.uri, "written"):
             self._writer.close()
@@ -140,14 +140,14 @@ class Draft:
             self._sink.close()
 
     def publish(self) -> None:
-        file_system, path = self.file.locate()
+        file_system, path = self.file.filesystem_and_path()
         with storage_errors(self._target.uri, "written"):
-            file_system.move(path, self._target.locate()[1])
+            file_system.move(path, self._target.filesystem_and_path()[1])
         self._published = True
 
 
 def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
-    file_system, path = file.locate()
+    file_system, path = file.filesystem_and_path()
     if not isinstance(file_system, pafs.LocalFileSystem):
         return file_system.open_output_stream(path)
     make_private(Path(path).parent)
@@ -160,7 +160,7 @@ def open_parquet(file: StoragePath, dictionaries: list[str] | None = None) -> It
 
     Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
     """
-    file_system, path = file.locate()
+    file_system, path = file.filesystem_and_path()
     with (
         storage_errors(file.uri, "read"),
         damage_errors(file.uri),

@@ -28,7 +28,7 @@ from pulsar_rebalancer.run.compacted_tables import (
     refuse_other_version,
     row_counts,
     table_file,
-    with_run,
+    with_run_column,
 )
 from pulsar_rebalancer.storage.documents import ClusterStorage, day_of, time_of
 from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, entries, walk
@@ -74,12 +74,12 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
 def check_run(run: RunFolder) -> None:
     if run.foreign_names:
         raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign_names[:3])}")
-    for path in run.files:
+    for path in run.size_by_file:
         table = path.partition(".parquet/")[0].removesuffix(".parquet") + ".parquet"
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
             raise UnreadableRunError(run.name, f"this release does not know the run's table {table}")
     for kind, (_, today) in TABLES.items():
-        _all_columns(with_run(today), kind, [run])
+        _all_columns(with_run_column(today), kind, [run])
 
 
 def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> None:
@@ -95,12 +95,12 @@ def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder])
             expected = _copy_other_runs(draft, target, names)
             for run in runs:
                 if kind == RUNS:
-                    draft.add(_run_row(run, rows[run.name]))
+                    draft.add_rows(_run_row(run, rows[run.name]))
                     expected[run.name] = 1
                 else:
                     rows[run.name][kind] = count = _add_rows(draft, kind, run)
                     expected[run.name] = count or 0
-            draft.finish()
+            draft.close_file()
             _check_row_counts(draft, expected)
         for draft in drafts:
             draft.publish()
@@ -109,9 +109,9 @@ def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder])
 def _stored_columns(target: StoragePath, current_schema: pa.Schema) -> pa.Schema:
     try:
         return (
-            _with_new_columns(with_run(current_schema), current_schema, target)
+            _with_new_columns(with_run_column(current_schema), current_schema, target)
             if target.exists()
-            else with_run(current_schema)
+            else with_run_column(current_schema)
         )
     except pa.ArrowException as error:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{target.uri} has incompatible column types: {error}") from None
@@ -138,7 +138,7 @@ def _copy_other_runs(draft: Draft, target: StoragePath, replaced_runs: set[str])
         return {}
     new = pa.array(sorted(replaced_runs), pa.string())
     for table in target.read_batches():
-        draft.add(table.filter(pc.invert(pc.is_in(table["run"], value_set=new))))
+        draft.add_rows(table.filter(pc.invert(pc.is_in(table["run"], value_set=new))))
     return {run: count for run, count in row_counts(target).items() if run not in replaced_runs}
 
 
@@ -147,7 +147,7 @@ def _add_rows(draft: Draft, kind: str, run: RunFolder) -> int | None:
     try:
         for part in parts:
             for table in part.read_batches():
-                draft.add(table, run.name)
+                draft.add_rows(table, run.name)
         return sum(read_footer(part)[1] for part in parts) if parts else None
     except (SnapshotError, pa.ArrowException) as error:
         raise _unreadable_error(run, error) from None
@@ -159,9 +159,9 @@ def _unreadable_error(run: RunFolder, error: Exception) -> Exception:
 
 
 def _table_files(run: RunFolder, path: str) -> list[StoragePath]:
-    if path in run.files:
+    if path in run.size_by_file:
         return [run.folder / path]
-    parts = [name for name in run.files if name.startswith(f"{path}/") and name.endswith(".parquet")]
+    parts = [name for name in run.size_by_file if name.startswith(f"{path}/") and name.endswith(".parquet")]
     return [run.folder / name for name in sorted(parts) if not name.rpartition("/")[2].startswith((".", "_"))]
 
 
@@ -169,14 +169,14 @@ def _run_row(run: RunFolder, row_counts: Mapping[str, int | None]) -> pa.Table:
     try:
         texts = {
             path: (run.folder / path).read_bytes().decode()
-            for path in sorted(run.files)
+            for path in sorted(run.size_by_file)
             if path in DOCUMENTS.values() or (path.endswith(".json") and ".parquet/" not in path)
         }
     except (SnapshotError, UnicodeDecodeError) as error:
         raise _unreadable_error(run, error) from None
     columns = {name: texts.pop(path, None) for name, path in DOCUMENTS.items()}
     counts = {f"{kind}_rows": row_counts[kind] for kind in TABLES}
-    row = {"run": run.name, "collected_at": run.at, **columns, "documents": sorted(texts.items()), **counts}
+    row = {"run": run.name, "collected_at": run.sampled_at, **columns, "documents": sorted(texts.items()), **counts}
     return pa.Table.from_pylist([row], schema=RUNS_SCHEMA)
 
 
@@ -205,7 +205,7 @@ class RunFolder:
     """A run's folder; `foreign` are entries that the rebalancer did not write and never deletes."""
 
     folder: StoragePath
-    at: datetime
+    sampled_at: datetime
     own_entries: tuple[Entry, ...]
     foreign_names: tuple[str, ...]
 
@@ -214,7 +214,7 @@ class RunFolder:
         return self.folder.name
 
     @property
-    def files(self) -> dict[str, int]:
+    def size_by_file(self) -> dict[str, int]:
         return {entry.path: entry.size for entry in self.own_entries if entry.kind is Kind.FILE}
 
     @property

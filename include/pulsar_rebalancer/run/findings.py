@@ -50,7 +50,7 @@ class ExplainedReason(ReasonWithMeaning):
     def effect(self) -> Effect:
         return self.reason.effect
 
-    def line(self) -> str:
+    def text_line(self) -> str:
         shown = f" ({'; '.join(self.worst)})" if self.worst else ""
         return f"{self.effect}: {self.reason} x{self.count}{shown}: {self.meaning} {self.action}".rstrip()
 
@@ -61,14 +61,14 @@ class Explanation:
     more: int = 0
 
     def text(self) -> str:
-        lines = [explained.line() for explained in self.reasons]
+        lines = [explained.text_line() for explained in self.reasons]
         return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
 
     def document(self) -> dict[str, JsonValue]:
         return {"reasons": [explained.model_dump(mode="json") for explained in self.reasons], "more": self.more}
 
 
-def explain(validation: Validation) -> Explanation:
+def explain_validation(validation: Validation) -> Explanation:
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)

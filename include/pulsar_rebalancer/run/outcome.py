@@ -201,7 +201,7 @@ def wave_file(run: StoragePath, wave: int) -> StoragePath:
     return run / "unload" / f"wave-{wave:02d}.json"
 
 
-def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
+def outcomes_of_wave(file: StoragePath) -> dict[str, MoveOutcome]:
     outcomes = (load(MoveOutcome, row, file.uri) for row in file.read_json())
     return {outcome.bundle: outcome for outcome in outcomes}
 
@@ -209,7 +209,7 @@ def read_wave(file: StoragePath) -> dict[str, MoveOutcome]:
 def read_waves(run: StoragePath) -> dict[str, MoveOutcome]:
     folder = run / "unload"
     files = [folder / name for name in folder.names() if name.startswith("wave-")]
-    return {bundle: outcome for file in files for bundle, outcome in read_wave(file).items()}
+    return {bundle: outcome for file in files for bundle, outcome in outcomes_of_wave(file).items()}
 
 
 _Planned = TypeVar("_Planned", Move, Split)
@@ -258,7 +258,7 @@ class Outcome(VersionedDocument):
         return sum(move.reason.has(Trait.NEW_OWNER) for move in self.moves)
 
 
-def conclude(
+def conclude_run(
     run: StoragePath, gate_verdict: Reason | None, now: datetime, kept: Mapping[str, str] | None = None
 ) -> Outcome:
     """Assemble the outcome of a run from the run's files; raises SnapshotError if one cannot be read.
@@ -282,11 +282,11 @@ def conclude(
         moves=moves,
         destinations_kept=dict(kept or {}),
         splits=_latest_outcomes(read_splits(run), unsplit, split, read_outcomes(run)) if opened else (),
-        client_gap=client_gap_of(moves),
+        client_gap=client_gap_summary(moves),
     )
 
 
-def client_gap_of(moves: Iterable[MoveOutcome]) -> ClientGapSummary | None:
+def client_gap_summary(moves: Iterable[MoveOutcome]) -> ClientGapSummary | None:
     return ClientGapSummary.from_gaps(move.client_gap for move in moves if move.attempts)
 
 

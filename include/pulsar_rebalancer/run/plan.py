@@ -62,14 +62,14 @@ class Split(BaseModel):
 
     @property
     def excess_text(self) -> str:
-        return excess(self.condition, self.value, self.bound) if self.condition else ""
+        return excess_text(self.condition, self.value, self.bound) if self.condition else ""
 
     @property
-    def parts(self) -> dict[str, float]:
-        return dict(zip(parts_of(self.bundle, self.positions), self.shares, strict=True))
+    def share_by_part(self) -> dict[str, float]:
+        return dict(zip(part_names(self.bundle, self.positions), self.shares, strict=True))
 
 
-def excess(condition: str, value: float, bound: float) -> str:
+def excess_text(condition: str, value: float, bound: float) -> str:
     scale, digits = (MIB, 1) if condition == "bandwidth" else (1, 0)
     shown, most = (f"{amount / scale:,.{digits}f}" for amount in (value, bound))
     return f"{shown} {_UNITS[condition]}, more than {most}"
@@ -87,15 +87,15 @@ def percent_text(shares: Iterable[float]) -> str:
     return ", ".join(f"{100 * share:.0f} %" for share in shares)
 
 
-def parts_of(bundle: str, positions: Iterable[int]) -> list[str]:
+def part_names(bundle: str, positions: Iterable[int]) -> list[str]:
     lower, upper = (int(bound, 16) for bound in range_of(bundle).split("_"))
     ends = pairwise((lower, *positions, upper))
     return [f"{namespace_of(bundle)}/0x{low:08x}_0x{high:08x}" for low, high in ends]
 
 
-def parts_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
+def shares_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
     return {
-        bundle: dict(zip(parts_of(bundle, split.positions), split.shares, strict=True))
+        bundle: dict(zip(part_names(bundle, split.positions), split.shares, strict=True))
         for bundle, split in splits.items()
     }
 
@@ -107,10 +107,10 @@ SPLIT_GRACE = timedelta(hours=1)
 """Time during which the parts of a split bundle are not split again, so that clients and averages settle first."""
 
 
-def recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime) -> bool:
+def was_recently_split(bundle: str, splits: Mapping[str, BundleSplit], now: datetime) -> bool:
     return any(
         namespace_of(name) == namespace_of(bundle)
-        and HashRange.of_bundle(name).contains(HashRange.of_bundle(bundle))
+        and HashRange.of_bundle(name).contains_range(HashRange.of_bundle(bundle))
         and -SPLIT_GRACE <= now - split.at <= SPLIT_GRACE
         for name, split in splits.items()
     )
@@ -165,7 +165,7 @@ def split_rows(run: StoragePath) -> list[Row]:
     return [row for row in file.read_table().to_pylist() if row["taken"]] if file.exists() else []
 
 
-def splits_of(rows: Iterable[Row]) -> list[Split]:
+def parsed_splits(rows: Iterable[Row]) -> list[Split]:
     ordered = sorted(rows, key=lambda row: row["rank"])
     return [
         Split.model_validate({name: row[name] for name in Split.model_fields if row[name] is not None})
@@ -175,7 +175,7 @@ def splits_of(rows: Iterable[Row]) -> list[Split]:
 
 def read_splits(run: StoragePath) -> list[Split]:
     try:
-        return splits_of(split_rows(run))
+        return parsed_splits(split_rows(run))
     except (KeyError, TypeError, ValueError) as error:
         raise SnapshotError(
             Reason.FILE_DAMAGED, f"{run.uri}: plan/splits.parquet cannot be used ({error!r:.200})"
@@ -338,7 +338,7 @@ class Move(BaseModel):
     msg_throughput: float = 0.0
 
 
-def write_tables(run: StoragePath, moves: pa.Table, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
+def write_plan_tables(run: StoragePath, moves: pa.Table, decisions: pa.Table, state: Mapping[str, JsonValue]) -> None:
     (run / _MOVES).write_table(moves)
     (run / _DECISIONS).write_table(decisions)
     (run / _STATE).write_json(state)
@@ -432,4 +432,4 @@ def verified_actions(run: StoragePath, summary: Summary) -> Actions:
         same = False
     if not same:
         raise PlanError(Reason.PLAN_CHANGED, f"the files of plan {summary.plan_id} have changed since it was made")
-    return Actions(_moves_of_rows(taken), splits_of(splits))
+    return Actions(_moves_of_rows(taken), parsed_splits(splits))

@@ -284,9 +284,7 @@ class DrainProgress(BaseModel):
     @property
     def bundles_left(self) -> int:
         """Return the number of bundles that this plan does not move but a later plan could move."""
-        return sum(
-            count for reason, count in self.stay.items() if reason not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
-        )
+        return sum(count for why, count in self.stay.items() if why not in (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC))
 
 
 def parse_form(values: Mapping[str, object]) -> PlanRequest:

@@ -45,12 +45,12 @@ class Needs(NamedTuple):
     """The runs and files that must be kept because a cluster's state needs them.
 
     Attributes:
-        plans: names of runs whose plans are in the stored state, were committed last, or may still be carried out.
-        files: names of files in the state folder that the stored state or the last committed plan refers to.
+        plan_names: names of runs whose plans are in the stored state, were committed last, or may still be carried out.
+        file_names: names of files in the state folder that the stored state or the last committed plan refers to.
     """
 
-    plans: frozenset[str]
-    files: frozenset[str]
+    plan_names: frozenset[str]
+    file_names: frozenset[str]
 
     @classmethod
     def read(cls, storage: ClusterStorage, stored: DecisionState, plan_ids: Collection[str], now: datetime) -> Self:
@@ -61,7 +61,7 @@ class Needs(NamedTuple):
         return cls(frozenset({*plan_ids, stored.plan_id, state.plan_id}), stored.files | state.files)
 
 
-def drop_means(folder: StoragePath, needed_files: Collection[str]) -> None:
+def delete_unneeded_state_files(folder: StoragePath, needed_files: Collection[str]) -> None:
     for name in folder.names():
         if _STATE_FILE.fullmatch(name) and name not in needed_files:
             (folder / name).delete()
@@ -80,7 +80,7 @@ def unneeded_files(
     the costs of moves.
 
     Args:
-        needed_files: `Needs.files`.
+        needed_files: `Needs.file_names`.
         retention_days: age in days at which exports are deleted; 0 to keep them forever.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
@@ -154,28 +154,28 @@ class UpkeepStep(NamedTuple):
 class Report:
     dry_run: bool
     steps: list[UpkeepStep] = field(default_factory=list)
-    left: dict[str, str] = field(default_factory=dict)
+    why_left: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def document(self) -> dict[str, JsonValue]:
+    def json_document(self) -> dict[str, JsonValue]:
         return {
             "dry_run": self.dry_run,
             "files": sum(step.files for step in self.steps),
             "bytes": sum(step.size for step in self.steps),
             "steps": [step._asdict() for step in self.steps],
-            "left": dict(sorted(self.left.items())[:100]),
-            "left_count": len(self.left),
+            "left": dict(sorted(self.why_left.items())[:100]),
+            "left_count": len(self.why_left),
             "problems": [*self.problems],
         }
 
-    def table(self) -> str:
+    def text_table(self) -> str:
         lines = [f"{'would' if self.dry_run else 'did':<22}{'what':<14}{'runs':>8}{'files':>10}{'bytes':>18}"]
         lines += [f"{s.action:<22}{s.what:<14}{s.runs:>8}{s.files:>10}{s.size:>18,}" for s in self.steps]
-        total = self.document()
+        total = self.json_document()
         lines.append(f"{'total':<36}{sum(s.runs for s in self.steps):>8}{total['files']:>10}{total['bytes']:>18,}")
-        lines += [f"left: {name}: {why}" for name, why in sorted(self.left.items())[:MAX_LISTED]]
-        if len(self.left) > MAX_LISTED:
-            lines.append(f"left: {len(self.left) - MAX_LISTED} more")
+        lines += [f"left: {name}: {why}" for name, why in sorted(self.why_left.items())[:MAX_LISTED]]
+        if len(self.why_left) > MAX_LISTED:
+            lines.append(f"left: {len(self.why_left) - MAX_LISTED} more")
         return "\n".join([*lines, *(f"PROBLEM: {problem}" for problem in self.problems)])
 
 
@@ -201,7 +201,7 @@ def is_expired(day: date, now: datetime, keep_days: int) -> bool:
 class _Upkeep:
     storage: ClusterStorage
     settings: Settings
-    needed: Needs
+    needed_data: Needs
     now: datetime
     report: Report
 
@@ -222,10 +222,10 @@ class _Upkeep:
                 remove(self.storage.base, day.folder, [], is_whole=False)  # only deletes an empty folder
 
     def _may_delete(self, run: RunFolder) -> bool:
-        if run.name in self.needed.plans:
+        if run.name in self.needed_data.plan_names:
             self._note_kept(run.folder, "the state still refers to the run's plan")
             return False
-        if not run.has_ended and run.at > self.now - _ONE_DAY:
+        if not run.has_ended and run.sampled_at > self.now - _ONE_DAY:
             self._note_kept(run.folder, "the run has no outcome yet")
             return False
         return True
@@ -293,7 +293,7 @@ class _Upkeep:
 
     def maintain_state(self) -> None:
         folder = self.storage.state
-        old, foreign = unneeded_files(folder, self.needed.files, self.now, self.settings.retention_days)
+        old, foreign = unneeded_files(folder, self.needed_data.file_names, self.now, self.settings.retention_days)
         for name in foreign:
             self._note_kept(folder / name, _NOT_OURS_TEXT)
         for what, content in old.items():
@@ -322,4 +322,4 @@ class _Upkeep:
         self.report.steps.append(UpkeepStep(action, item, run_count, len(sizes), sum(sizes)))
 
     def _note_kept(self, folder: StoragePath, reason_text: str) -> None:
-        self.report.left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = reason_text
+        self.report.why_left[folder.uri.removeprefix(f"{self.storage.base.uri}/")] = reason_text

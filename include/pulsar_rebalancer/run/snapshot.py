@@ -36,8 +36,8 @@ from pulsar_rebalancer.run.tables import (
     BrokerSample,
     Row,
     broker_samples,
-    known_file,
-    rows_of,
+    existing_file,
+    rows_of_bundles,
     version_of,
 )
 from pulsar_rebalancer.state import DecisionState, MovesState
@@ -151,7 +151,7 @@ class Snapshot:
 
     @cached_property
     def _broker_rows(self) -> list[Row]:
-        brokers = self.table("brokers")
+        brokers = self.read_table("brokers")
         brokers = brokers.filter(pc.equal(brokers["cluster"], pa.scalar(self.cluster)))
         # Only one of the times is used, in microseconds, because Arrow imports pandas to convert a time.
         started = brokers["started_at"].cast(pa.int64()).to_pylist()
@@ -160,8 +160,8 @@ class Snapshot:
         return [row | {"started_at": at} for row, at in zip(rows, times, strict=True)]
 
     @property
-    def extensible(self) -> bool:
-        cluster = self.table("cluster", ["load_manager"])
+    def is_extensible(self) -> bool:
+        cluster = self.read_table("cluster", ["load_manager"])
         return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
 
     @property
@@ -178,14 +178,14 @@ class Snapshot:
         with self._open_table("bundles") as source:
             return source.metadata
 
-    def table(self, name: str, columns: list[str] | None = None) -> pa.Table:
+    def read_table(self, name: str, columns: list[str] | None = None) -> pa.Table:
         schema = INPUT[name] if columns is None else pa.schema([INPUT[name].field(column) for column in columns])
         with self._open_table(name) as source:
             content = source.read(schema.names).select(schema.names)
             content.validate(full=True)
             return content.cast(schema)
 
-    def batches(self, name: str, columns: list[str]) -> Iterator[pa.Table]:
+    def table_batches(self, name: str, columns: list[str]) -> Iterator[pa.Table]:
         with self._open_table(name) as source:
             for batch in source.iter_batches(columns=columns):
                 yield pa.Table.from_batches([batch])
@@ -203,7 +203,7 @@ class Snapshot:
 
     def bundle_rows(self, names: Collection[str], columns: list[str]) -> list[Row]:
         """Return the rows of these bundles, one for each reporting broker; `columns` must include `bundle`."""
-        return rows_of(names, self.batches("bundles", columns) if names else ())
+        return rows_of_bundles(names, self.table_batches("bundles", columns) if names else ())
 
     def owners(self, bundles: Collection[str]) -> dict[str, set[str]]:
         owners: dict[str, set[str]] = {}
@@ -225,7 +225,7 @@ class Snapshot:
 
         The means then start with this sample, as in Pulsar after a change of leader.
         """
-        return known_file(self.state_folder, self.state.decision.means, MEANS)
+        return existing_file(self.state_folder, self.state.decision.means, MEANS)
 
 
 _MAX_RUNS_SEARCHED = 20
@@ -288,7 +288,7 @@ def find_run(storage: ClusterStorage, address: str, airflow_run_id: str) -> Stor
     files. Raises PlanError `foreign_run` for another run or a link outside the root, or SnapshotError if
     the request is unreadable.
     """
-    run = storage.run(StoragePath(address).name)
+    run = storage.run_folder(StoragePath(address).name)
     request = None if run is None else run / "input" / "settings.json"
     if run is None or request is None or run.uri != address or not lies_below(storage.root, request):
         raise PlanError(Reason.FOREIGN_RUN, f"{address[:200]!a} is not a run folder of cluster {storage.cluster}")
@@ -306,7 +306,7 @@ def belongs_to_run(request: object, cluster: str, airflow_run_id: str) -> bool:
 
 def lies_below(root: str, file: StoragePath) -> bool:
     """Return whether a file is below the root with links resolved. Object stores have no links."""
-    file_system, path = file.locate()
+    file_system, path = file.filesystem_and_path()
     if not isinstance(file_system, LocalFileSystem):
         return True
-    return Path(path).resolve().is_relative_to(Path(StoragePath(root).locate()[1]).resolve())
+    return Path(path).resolve().is_relative_to(Path(StoragePath(root).filesystem_and_path()[1]).resolve())

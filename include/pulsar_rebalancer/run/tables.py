@@ -306,7 +306,7 @@ def table(rows: Sequence[Mapping[str, Cell | Mapping[str, Cell]]], schema: pa.Sc
         raise SnapshotError(Reason.FILE_DAMAGED, f"rows do not fit their columns: {error}") from None
 
 
-def rows_of(bundles: Collection[str], tables: Iterable[pa.Table]) -> list[Row]:
+def rows_of_bundles(bundles: Collection[str], tables: Iterable[pa.Table]) -> list[Row]:
     wanted = pa.array(sorted(bundles), pa.string())
     return [row for part in tables for row in part.filter(pc.is_in(part["bundle"], wanted)).to_pylist()]
 
@@ -316,7 +316,7 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
         (run / "input" / f"{name}.parquet").write_table(content)
 
 
-def known_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath | None:
+def existing_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath | None:
     """Return a table of the stored state; None if there is none, as with an empty `name`.
 
     A missing or damaged table, or another release's, counts as none: what it held starts again. It is

@@ -23,10 +23,10 @@ from pulsar_rebalancer.texts import number_of
 BEFORE_UNLOAD = ("collect", "validate", "decide", "record", "gate")
 """Tasks that must succeed before anything can be moved."""
 
-UNTRIED, UNTRIED_INTERVALS = timedelta(days=1), 100
+UNTRIED_PERIOD, UNTRIED_INTERVALS = timedelta(days=1), 100
 """If nothing is unloaded, the condition `unload_failed` ends after a day or 100 intervals, whichever is longer."""
 
-LEFT, LEFT_INTERVALS = timedelta(minutes=10), 5
+UNATTENDED_PERIOD, UNATTENDED_INTERVALS = timedelta(minutes=10), 5
 """A rolling restart counts as abandoned if its last step is older than both this time and this number of intervals."""
 
 
@@ -110,12 +110,12 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True)
 class Observation:
-    """The result of a check; `detail` contains no secrets, `unwatched` says why it is no longer checked."""
+    """The result of a check; `detail` contains no secrets, `why_unwatched` says why it is no longer checked."""
 
-    present: bool
+    is_present: bool
     reasons: Mapping[Reason, int] = field(default_factory=dict)
     detail: str = ""
-    unwatched: Reason | None = None
+    why_unwatched: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ class EndedRun:
 
     states: Mapping[str, str]
     failures: Mapping[str, str] = field(default_factory=dict)
-    seconds: float | None = None
-    manual: bool = False
+    duration_s: float | None = None
+    is_manual: bool = False
     closed: Mapping[Reason, str] = field(default_factory=dict)
     roll: Roll = field(default_factory=Roll)
     request: RunRequest | None = None
@@ -161,13 +161,13 @@ def judge_run(
 ) -> dict[Condition, Observation]:
     """Return what this run shows about each condition; `last_seen` says when an open one was last present."""
     if settings.mode is Mode.OFF:
-        return dict.fromkeys(last_seen, Observation(False, unwatched=Reason.MODE_OFF))
+        return dict.fromkeys(last_seen, Observation(False, why_unwatched=Reason.MODE_OFF))
     judged = {Condition.UNSAFE: _safety(run), Condition.UNLOAD: _unloading(run), Condition.UNFINISHED: _progress(run)}
     if run.validation is not None:
         judged[Condition.BLOCKED] = _observation_of(run.validation.reasons(Effect.BLOCK))
-    if run.seconds is not None:
-        slow = {Reason.RUN_TOO_LONG: 1} if run.seconds > settings.interval_seconds else {}
-        detail = f"{run.seconds:.0f} s, interval {settings.interval_seconds:g} s"
+    if run.duration_s is not None:
+        slow = {Reason.RUN_TOO_LONG: 1} if run.duration_s > settings.interval_seconds else {}
+        detail = f"{run.duration_s:.0f} s, interval {settings.interval_seconds:g} s"
         judged[Condition.SLOW] = _observation_of(slow, detail)
     judged[Condition.ROLL_LEFT] = _roll_observation(run.roll, settings, now)
     untold = roll_end_condition(run.roll) if run.roll.untold else None
@@ -175,9 +175,9 @@ def judge_run(
         reasons = {run.roll.ended: 1} if condition is untold and run.roll.ended else {}
         judged[condition] = _observation_of(reasons, run.roll.progress)
     if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
-        longest = max(UNTRIED, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
+        longest = max(UNTRIED_PERIOD, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
         if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
-            judged[Condition.UNLOAD] = Observation(False, unwatched=Reason.UNLOAD_NOT_TRIED)
+            judged[Condition.UNLOAD] = Observation(False, why_unwatched=Reason.UNLOAD_NOT_TRIED)
     return {condition: observation for condition, observation in judged.items() if observation is not None}
 
 
@@ -187,8 +187,8 @@ def _observation_of(reasons: Mapping[Reason, int], detail: str = "") -> Observat
 
 def _roll_observation(roll: Roll, settings: Settings, now: datetime) -> Observation:
     stepped = roll.looked_at or roll.at
-    longest = max(LEFT, LEFT_INTERVALS * timedelta(seconds=settings.interval_seconds))
-    if not roll.active or stepped is None or now - stepped <= longest:
+    longest = max(UNATTENDED_PERIOD, UNATTENDED_INTERVALS * timedelta(seconds=settings.interval_seconds))
+    if not roll.is_active or stepped is None or now - stepped <= longest:
         return Observation(False)
     return Observation(True, {Reason.ROLLING: 1}, f"last step at {stepped:%Y-%m-%d %H:%M %Z}, plan {roll.id}")
 
@@ -204,7 +204,7 @@ def _safety(run: EndedRun) -> Observation | None:
     if run.validation is None or run.request is None or run.has_lowered_mode:
         return None
     if not run.acts:
-        return Observation(False, unwatched=Reason.OBSERVE)
+        return Observation(False, why_unwatched=Reason.OBSERVE)
     reasons = run.validation.reasons(Effect.HOLD)
     if run.outcome is not None and run.outcome.verdict is Reason.PLAN_CHANGED:
         reasons = reasons | {Reason.PLAN_CHANGED: 1}
@@ -215,7 +215,7 @@ def _unloading(run: EndedRun) -> Observation | None:
     if run.outcome is None or run.request is None or run.has_lowered_mode:
         return None
     if not run.acts:
-        return Observation(False, unwatched=Reason.OBSERVE)
+        return Observation(False, why_unwatched=Reason.OBSERVE)
     kept = {Reason.DESTINATION_KEPT: len(run.outcome.destinations_kept)} if run.outcome.destinations_kept else {}
     if run.outcome.verdict != Reason.OPEN:
         return _observation_of(kept) if kept else None
@@ -242,6 +242,6 @@ def _progress(run: EndedRun) -> Observation | None:
     if not failed:
         return Observation(False) if run.states.get("gate") == "success" else None
     reasons = Counter(Reason.get(run.failures.get(task, "")) or Reason.TASK_FAILED for task in failed)
-    if run.manual and reasons.keys() <= Reason.with_trait(Trait.TYPED):
+    if run.is_manual and reasons.keys() <= Reason.with_trait(Trait.TYPED):
         return None  # the person who typed the parameters sees the error; the cluster itself is fine
     return Observation(True, reasons, f"task {', '.join(failed)}")

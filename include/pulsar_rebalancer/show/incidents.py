@@ -70,10 +70,10 @@ _Open = TypeVar("_Open", bound=AlertsState)
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message that no receiver has accepted yet; `over` means that it reports a condition's end."""
+    """A message that no receiver has accepted yet; `is_over` means that it reports a condition's end."""
 
     condition: Condition
-    over: bool
+    is_over: bool
     incident: Incident
 
 
@@ -90,10 +90,10 @@ def advance(state: _Open, observations: Mapping[Condition, Observation], now: da
     incidents = dict(state.incidents)
     for condition, seen in observations.items():
         incident = incidents.get(condition)
-        if seen.present:
+        if seen.is_present:
             incidents[condition] = _updated_incident(incident, seen, now)
         elif incident is not None:
-            unwatched = incident.unwatched if incident.over_at else seen.unwatched
+            unwatched = incident.unwatched if incident.over_at else seen.why_unwatched
             over_at = min(incident.over_at or now, now)
             incidents[condition] = incident.model_copy(update={"over_at": over_at, "unwatched": unwatched})
     return state.model_copy(update={"run": run or state.run, "incidents": incidents})
@@ -124,7 +124,7 @@ def pending_messages(state: AlertsState, now: datetime, quiet_period: timedelta)
 def with_delivered(state: _Open, message: PendingMessage) -> _Open:
     """Return the state after a message was delivered; a condition reported as over is dropped."""
     incidents = dict(state.incidents)
-    if message.over:
+    if message.is_over:
         del incidents[message.condition]
     else:
         incidents[message.condition] = message.incident.model_copy(update={"told": True})
@@ -149,7 +149,7 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
     condition, incident = pending.condition, pending.incident
     detail = f" ({incident.detail})" if incident.detail else ""
     lines = [f"Cluster: {cluster}", f"Condition: {condition} ({condition.label})", _line("Started", incident.since)]
-    if pending.over:
+    if pending.is_over:
         lines.append(_line("Last seen", incident.seen_at) + detail)
         if incident.over_at:
             lines.append(_line("Resolved", incident.over_at))
@@ -157,12 +157,12 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
             lines.append(f"The condition is no longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
     else:
         lines.append(f"What: {condition.meaning}{detail}")
-    lines += ["Reasons:", *_reason_lines(incident.reasons, with_actions=not pending.over)]
+    lines += ["Reasons:", *_reason_lines(incident.reasons, with_actions=not pending.is_over)]
     lines += ["Values:", *(f"  {line}" for line in values or ["none, because the run ended too early"])]
-    lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.over else condition.action}")
+    lines.append(f"What to do: {'nothing, because the condition has ended.' if pending.is_over else condition.action}")
     lines.append(f"Run: {link}")
-    title = f"{'[Resolved] ' if pending.over else ''}Pulsar {cluster}: {condition.label}"
-    return AlertMessage(title=title, body="\n".join(lines), kind="success" if pending.over else "failure")
+    title = f"{'[Resolved] ' if pending.is_over else ''}Pulsar {cluster}: {condition.label}"
+    return AlertMessage(title=title, body="\n".join(lines), kind="success" if pending.is_over else "failure")
 
 
 def _line(name: str, time: datetime) -> str:

@@ -16,10 +16,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.breaker import open_until
+from pulsar_rebalancer.orders.breaker import breaker_open_until
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
 from pulsar_rebalancer.orders.order import OrdersInForce, Situation
-from pulsar_rebalancer.orders.pause import pause_of
+from pulsar_rebalancer.orders.pause import pause_in_force
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
@@ -35,9 +35,9 @@ from pulsar_rebalancer.texts import number_of
 
 
 class Scores(NamedTuple):
-    """Scores in percent: `by_broker` of all with a valid load report, `compared` of those compared."""
+    """Scores in percent: `score_by_broker` of all with a valid load report, `compared` of those compared."""
 
-    by_broker: dict[str, float] = {}
+    score_by_broker: dict[str, float] = {}
     compared: tuple[float, ...] = ()
 
     @property
@@ -78,7 +78,7 @@ class Measurement:
     name: str
     value: float
     labels: Mapping[str, str] = field(default_factory=dict)
-    counter: bool = False
+    is_counter: bool = False
 
     @classmethod
     def create(cls, name: str, value: float, *, counter: bool = False, **labels: str) -> Measurement:
@@ -105,10 +105,10 @@ def run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | N
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
     """Yield measurements of operators' orders, the circuit breaker, and the plan awaiting approval."""
     at = Situation(settings, orders, now)
-    pause, until = pause_of(at), deadline_of(at)
+    pause, until = pause_in_force(at), deadline_of(at)
     times = {
         "paused_until": pause.until if pause else None,
-        "breaker_open_until": open_until(settings.breaker, orders),
+        "breaker_open_until": breaker_open_until(settings.breaker, orders),
         "plan_waiting_since": orders.get(Question).at if until else None,
         "plan_waiting_until": until,
     }
@@ -116,7 +116,7 @@ def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now:
         yield Measurement.create(f"{name}_timestamp_seconds", time.timestamp() if time else 0, cluster=cluster)
     yield Measurement.create("brokers_drained", len(orders.get(Drains).brokers), cluster=cluster)
     roll = orders.get(Roll)
-    phase = [*Phase].index(roll.phase) + 1 if roll.active else 0
+    phase = [*Phase].index(roll.phase) + 1 if roll.is_active else 0
     yield Measurement.create("roll_phase", phase, cluster=cluster)
     yield Measurement.create("roll_brokers_left", len(roll.order) - len(roll.done) if phase else 0, cluster=cluster)
 
@@ -135,7 +135,7 @@ def _sample_measurements(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     holds = run.validation.reasons(Effect.HOLD) if settings.mode.may_move else {}
     yield Measurement.create("holds", len(holds), cluster=cluster)
     scores = scores_of(run)
-    for broker, value in scores.by_broker.items():
+    for broker, value in scores.score_by_broker.items():
         yield Measurement.create("score", value, cluster=cluster, broker=broker)
     values = {"score_mean": scores.mean, "score_stddev": scores.deviation, "score_range": scores.score_range}
     for name, statistic in values.items():

@@ -170,18 +170,18 @@ class ClusterStorage:
     def replays(self) -> StoragePath:
         return self.base / "replays"
 
-    def new_replay(self, now: datetime) -> StoragePath:
-        return self.replays / self.new_run(now).name
+    def new_replay_folder(self, now: datetime) -> StoragePath:
+        return self.replays / self.new_run_folder(now).name
 
-    def replay(self, name: str) -> StoragePath | None:
+    def replay_folder(self, name: str) -> StoragePath | None:
         return None if time_of(name) is None else self.replays / name
 
-    def new_run(self, now: datetime) -> StoragePath:
+    def new_run_folder(self, now: datetime) -> StoragePath:
         """Return a new folder for one attempt at a run, named by time and random digits, not by user input."""
         at = now.astimezone(UTC)
         return self.runs / f"date={at:%Y-%m-%d}" / f"{at:%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 
-    def run(self, name: str) -> StoragePath | None:
+    def run_folder(self, name: str) -> StoragePath | None:
         at = time_of(name)
         return None if at is None else self.runs / f"date={at:%Y-%m-%d}" / name
 

@@ -49,29 +49,29 @@ class StoragePath:
         return StoragePath(f"{self.uri.rsplit('/', 1)[0]}/{name}")
 
     @property
-    def for_spark(self) -> str:
+    def spark_uri(self) -> str:
         """The path in the form that Spark expects: Hadoop's S3 client uses the scheme `s3a`."""
         return "s3a" + self.uri.removeprefix("s3") if self.uri.startswith("s3://") else self.uri
 
-    def locate(self) -> tuple[pafs.FileSystem, str]:
+    def filesystem_and_path(self) -> tuple[pafs.FileSystem, str]:
         if "://" in self.uri:
             file_system, path = pafs.FileSystem.from_uri(self.uri.replace("s3a://", "s3://", 1))
             return file_system, path
         return pafs.LocalFileSystem(), str(Path(self.uri).absolute())
 
     def exists(self) -> bool:
-        file_system, path = self.locate()
+        file_system, path = self.filesystem_and_path()
         with storage_errors(self.uri, "accessed"):
             return file_system.get_file_info(path).type != pafs.FileType.NotFound
 
     def names(self) -> list[str]:
-        file_system, path = self.locate()
+        file_system, path = self.filesystem_and_path()
         with storage_errors(self.uri, "listed"):
             infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
     def delete(self) -> None:
-        file_system, path = self.locate()
+        file_system, path = self.filesystem_and_path()
         with storage_errors(self.uri, "deleted"):
             kind = file_system.get_file_info(path).type
             if kind == pafs.FileType.Directory:
@@ -84,7 +84,7 @@ class StoragePath:
 
         On a local disk, only the file's owner may read it.
         """
-        file_system, path = self.locate()
+        file_system, path = self.filesystem_and_path()
         with storage_errors(self.uri, "written"):
             if isinstance(file_system, pafs.LocalFileSystem):
                 _write_local(Path(path), data)
@@ -93,7 +93,7 @@ class StoragePath:
                 out.write(data)
 
     def read_bytes(self) -> bytes:
-        file_system, path = self.locate()
+        file_system, path = self.filesystem_and_path()
         with storage_errors(self.uri, "read"), file_system.open_input_stream(path) as source:
             return bytes(source.read())
 
@@ -130,7 +130,7 @@ class StoragePath:
                     yield pa.Table.from_batches([batch])
 
     def _parquet_files(self) -> Iterator[pq.ParquetFile]:
-        file_system, path = self.locate()
+        file_system, path = self.filesystem_and_path()
         is_folder = file_system.get_file_info(path).type == pafs.FileType.Directory
         parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]
         for part in parts:
@@ -229,7 +229,7 @@ def walk(folder: StoragePath) -> list[Entry]:
 
 
 def _list_entries(folder: StoragePath, *, recursive: bool) -> list[Entry]:
-    file_system, path = folder.locate()
+    file_system, path = folder.filesystem_and_path()
     with storage_errors(folder.uri, "listed"):
         if isinstance(file_system, pafs.LocalFileSystem):
             return list(_local_entries(Path(path), "", recursive=recursive))
@@ -284,10 +284,10 @@ def remove(root: StoragePath, folder: StoragePath, content: Sequence[Entry], *, 
         content: entries to delete; those that are neither files nor folders are kept.
         is_whole: True if `content` is everything in the folder; an object store then needs few requests.
     """
-    file_system, path = folder.locate()
+    file_system, path = folder.filesystem_and_path()
     with storage_errors(folder.uri, "emptied"):
         if isinstance(file_system, pafs.LocalFileSystem):
-            _remove_local(Path(root.locate()[1]), Path(path), content)
+            _remove_local(Path(root.filesystem_and_path()[1]), Path(path), content)
         elif is_whole:
             with suppress(FileNotFoundError):
                 file_system.delete_dir(path)

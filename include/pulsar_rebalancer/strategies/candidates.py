@@ -38,7 +38,7 @@ class Selector(Protocol):
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Record that a bundle was placed on a broker."""
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         """Return the state for the next run."""
 
 
@@ -48,7 +48,7 @@ class StatelessPlacement:
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because this placement does not depend on earlier placements."""
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         return PlacementState()
 
 
@@ -179,7 +179,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
         return []
     policy = policy_of(policies.isolation, namespace)
     if policy is not None:
-        return policy.candidates(brokers)
+        return policy.allowed_brokers(brokers)
     closed = set(policies.without_persistent)
     return [broker for broker in brokers if broker not in closed and policies.reserving_policy(broker) is None]
 
@@ -203,7 +203,7 @@ def least_of_group(
         of_domain = counts_by_domain({broker: count_by_place.get(broker, 0) for broker in candidates}, domains)
         least = min(of_domain.values(), default=0)
         candidates = [broker for broker in candidates if of_domain[domains.get(broker, "")] == least]
-    return lowest_counts(candidates, count_by_place)
+    return with_lowest_count(candidates, count_by_place)
 
 
 def counts_by_domain(count_by_place: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
@@ -213,7 +213,7 @@ def counts_by_domain(count_by_place: Mapping[str, int], domains: Mapping[str, st
     return counts
 
 
-def lowest_counts(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+def with_lowest_count(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
     """Return the candidates with the lowest count (LoadManagerShared.removeMostServicingBrokersForNamespace)."""
     least = min((counts.get(broker, 0) for broker in candidates), default=0)
     return [broker for broker in candidates if counts.get(broker, 0) == least]
@@ -290,7 +290,7 @@ class PolicyFilter:
             self._rulings[namespace] = "" if unknown else policy.name if policy else None
         return self._rulings[namespace]
 
-    def candidates(self, bundle: str) -> Sequence[str]:
+    def candidate_brokers(self, bundle: str) -> Sequence[str]:
         """Return the brokers from which placement chooses, as in selectBroker; can include the bundle's owner."""
         namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
         remaining: Sequence[str] = allowed
@@ -311,7 +311,7 @@ class PolicyFilter:
         position = self._positions.get(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
         if len(serving) == len(brokers) or any(counts.get(broker, 0) < 0 for broker in serving):
-            return lowest_counts(candidates, counts)
+            return with_lowest_count(candidates, counts)
         return AllBut(brokers, position, serving) if serving else candidates
 
     def _with_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:

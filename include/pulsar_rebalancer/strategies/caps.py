@@ -28,11 +28,11 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 class CapacityCheck(Protocol):
     """An additional check that can reject a unit (see `move_units`), given the units accepted so far."""
 
-    def fitted_moves(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def moves_with_room(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
         ...
 
-    def take(self, unit: list[CandidateMove]) -> None:
+    def add_taken(self, unit: list[CandidateMove]) -> None:
         """Count an accepted unit, which must be a result of `fitted_moves`."""
         ...
 
@@ -55,10 +55,10 @@ def apply_caps(
     taken, result = move_units(moves)
     caps = _Caps(settings, groups, counts_ranges=bool(taken) and needs_waves(brokers))
     for unit in taken:
-        fitted = capacity.fitted_moves(unit) if capacity else unit
-        capped = caps.capped(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
+        fitted = capacity.moves_with_room(unit) if capacity else unit
+        capped = caps.capped_moves(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
         if capacity and capped[0].is_taken and fitted[0].is_taken:
-            capacity.take(capped)
+            capacity.add_taken(capped)
         result += capped if fitted[0].is_taken or not capped[0].is_taken else fitted
     return by_pair_and_rank(result)
 
@@ -101,7 +101,7 @@ class _Caps:
         self._of_run = 0
         self._in_waves = 0
 
-    def capped(self, unit: list[CandidateMove], *, is_counted: bool = True) -> list[CandidateMove]:
+    def capped_moves(self, unit: list[CandidateMove], *, is_counted: bool = True) -> list[CandidateMove]:
         """Return a unit with its waves, or with the reason why it is rejected; count it if `is_counted`."""
         names = [namespace_of(move.bundle) for move in unit]
         groups = [self._groups[name] for name in names if name in self._groups]
@@ -124,7 +124,7 @@ class _Caps:
         if len(set(groups)) < len(groups) or self._moving.intersection(groups):
             return Reason.ANTI_AFFINITY
         over_run = _is_above(self._of_run + len(unit), self._settings.max_bundles_per_run)
-        return self._exceeded_cap(unit, names) or (Reason.CAP_RUN if over_run else None)
+        return self._exceeded_cap_reason(unit, names) or (Reason.CAP_RUN if over_run else None)
 
     def _add_unit(self, unit: list[CandidateMove], names: list[str], groups: list[str], reason: Reason | None) -> None:
         if reason is not Reason.ANTI_AFFINITY:
@@ -137,7 +137,7 @@ class _Caps:
             self._bytes += java_sum(move.msg_throughput for move in unit)
             self._of_run += len(unit)
 
-    def _exceeded_cap(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
+    def _exceeded_cap_reason(self, unit: list[CandidateMove], names: list[str]) -> Reason | None:
         """Return the cap that a unit exceeds, ignoring the cap per run and anti-affinity; None if none."""
         caps = self._settings
         # Only the brokers of this unit are added up: a plan may have a million moves.

@@ -42,43 +42,43 @@ _FULL_SCORE = 97.0  # percent; above it, a score no longer grows with the load
 _FRESH = 2  # host intervals after which a broker's value is not of this sample
 
 
-class Sums(NamedTuple):
+class BundleSums(NamedTuple):
     """Sums over a broker's bundles; x, u and e as in the module's docstring. Only x includes this sample.
 
     Attributes:
-        rate: sum of e x in msg/s.
-        change: sum of e (x - u) in msg/s.
-        doubt: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
-        quick, hour: sums of e times the quick and the hourly average of x, in msg/s, with this sample.
-        lasted: sum of e^2 (x - h) (u - h), where h is the hourly average of a quarter of an hour ago.
-        deviation: sum of the squared differences between the summands of `quick` and `hour`.
+        rate_sum: sum of e x in msg/s.
+        change_sum: sum of e (x - u) in msg/s.
+        doubt_sum: sum of P (x - u)^2, msg/s squared, where P is the variance of e.
+        quick_sum, hour_sum: sums of e times the quick and the hourly average of x, in msg/s, with this sample.
+        lasted_sum: sum of e^2 (x - h) (u - h), where h is the hourly average of a quarter of an hour ago.
+        deviation_sum: sum of the squared differences between the summands of `quick_sum` and `hour_sum`.
     """
 
-    rate: float = 0.0
-    change: float = 0.0
-    doubt: float = 0.0
-    quick: float = 0.0
-    hour: float = 0.0
-    lasted: float = 0.0
-    deviation: float = 0.0
+    rate_sum: float = 0.0
+    change_sum: float = 0.0
+    doubt_sum: float = 0.0
+    quick_sum: float = 0.0
+    hour_sum: float = 0.0
+    lasted_sum: float = 0.0
+    deviation_sum: float = 0.0
 
 
 class Correction(NamedTuple):
     """Factors that correct the costs of a broker's bundles and their variances P.
 
-    A cost changes by `gain` P (x - u); its variance decreases by `shrink` P^2 (x - u)^2.
+    A cost changes by `cost_factor` P (x - u); its variance decreases by `variance_factor` P^2 (x - u)^2.
     """
 
-    gain: float = 0.0
-    shrink: float = 0.0
+    cost_factor: float = 0.0
+    variance_factor: float = 0.0
 
 
 class LearningResult(NamedTuple):
-    """The values known after a sample, by broker; `corrections` omits brokers that are left out."""
+    """The values known after a sample, by broker; `correction_by_broker` omits brokers that are left out."""
 
     learned: Learned = NOTHING_LEARNED
-    sums: Mapping[str, Sums] = MappingProxyType({})
-    corrections: Mapping[str, Correction] = MappingProxyType({})
+    sums: Mapping[str, BundleSums] = MappingProxyType({})
+    correction_by_broker: Mapping[str, Correction] = MappingProxyType({})
 
 
 def step_size(per_minute: float, minutes: float, samples: float) -> float:
@@ -98,7 +98,7 @@ def sample_weights(samples: npt.NDArray[np.float64], minutes: float) -> tuple[np
 def learn(
     learned: Learned,
     brokers: Sequence[BrokerSample],
-    sums: Mapping[str, Sums],
+    sums: Mapping[str, BundleSums],
     recent_moves: Iterable[RecentMove],
     settings: Settings,
     minutes: float,
@@ -119,7 +119,7 @@ def learn(
     risen = learned.idle + step_size(_IDLE_STEP, minutes, math.inf) * (NOTHING_LEARNED.idle - learned.idle)
     idle = min([risen, *scores.values()])
     usable = [name for name, now in scores.items() if name not in old and now < _FULL_SCORE]
-    rate, points = java_sum(sums.get(name, Sums()).rate for name in usable), learned.points
+    rate, points = java_sum(sums.get(name, BundleSums()).rate_sum for name in usable), learned.points
     if rate > 0:
         of_one = java_sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
         points += step_size(_POINTS, minutes, samples) * (of_one - points)
@@ -127,23 +127,23 @@ def learn(
     # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
     ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, learned.brokers))
     disturbed = learned.samples and (ages != before_ages or minutes > longest)
-    undisturbed = 0.0 if disturbed else min(learned.quiet + minutes, SETTLED)
-    after = _with_persistence(
-        replace(learned, samples=samples, points=points, idle=idle, quiet=undisturbed), sums, minutes
-    )
+    calm = 0.0 if disturbed else min(learned.quiet + minutes, SETTLED)
+    after = _with_persistence(replace(learned, samples=samples, points=points, idle=idle, quiet=calm), sums, minutes)
     quiet = {end: move.minutes for move in sorted(recent_moves, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
-        seen = _Observed(now, points / limits[name], sums.get(name, Sums()), quiet.get(name, SETTLED), name not in old)
+        seen = _Observed(
+            now, points / limits[name], sums.get(name, BundleSums()), quiet.get(name, SETTLED), name not in old
+        )
         known[name], corrections[name] = _learn_broker(known[name], seen, after, minutes)
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
-def _with_persistence(learned: Learned, sums: Mapping[str, Sums], minutes: float) -> Learned:
+def _with_persistence(learned: Learned, sums: Mapping[str, BundleSums], minutes: float) -> Learned:
     weight = step_size(_PERSISTENCE_STEP, minutes, learned.samples)
     lasted, deviation = (
         before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
-        for name, before in (("lasted", learned.lasted), ("deviation", learned.deviation))
+        for name, before in (("lasted_sum", learned.lasted), ("deviation_sum", learned.deviation))
     )
     start = _PRIOR_SAMPLES * weight * deviation or 1.0
     persistence = min(max((lasted + start / 2) / (deviation + start), 0.0), 1.0)
@@ -154,25 +154,25 @@ class _Observed(NamedTuple):
     """A broker in a sample: points per msg/s, minutes since its last move, whether its score is up to date."""
 
     score: float
-    points: float
-    sums: Sums
-    quiet: float
-    fresh: bool
+    points_per_rate: float
+    bundle_sums: BundleSums
+    quiet_minutes: float
+    is_fresh: bool
 
 
 def _learn_broker(
     broker: LearnedBroker, observed: _Observed, learned: Learned, minutes: float
 ) -> tuple[LearnedBroker, Correction]:
     samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
-    if observed.quiet >= LAG_MINUTES or not broker.samples:
-        unexplained = observed.score - learned.idle - observed.points * observed.sums.rate
+    if observed.quiet_minutes >= LAG_MINUTES or not broker.samples:
+        unexplained = observed.score - learned.idle - observed.points_per_rate * observed.bundle_sums.rate_sum
         residual += step_size(_RESIDUAL, minutes, samples) * (unexplained - residual)
     # Without moves, only changes of the bundles' rates change the score.
-    if min(learned.quiet, observed.quiet) >= SETTLED and observed.fresh and broker.samples:
-        error = observed.score - broker.score - observed.points * observed.sums.change
+    if min(learned.quiet, observed.quiet_minutes) >= SETTLED and observed.is_fresh and broker.samples:
+        error = observed.score - broker.score - observed.points_per_rate * observed.bundle_sums.change_sum
         variance += step_size(_VARIANCE, minutes, samples) * (error**2 - variance)
-        expected = observed.points**2 * observed.sums.doubt + 3 * variance + 0.5
-        correction = Correction(observed.points * error / expected, observed.points**2 / expected)
+        expected = observed.points_per_rate**2 * observed.bundle_sums.doubt_sum + 3 * variance + 0.5
+        correction = Correction(observed.points_per_rate * error / expected, observed.points_per_rate**2 / expected)
     usual = broker.score + step_size(_SCORE, minutes, samples) * (observed.score - broker.score)
     return LearnedBroker(samples, residual, usual, variance, broker.started), correction
 
@@ -186,15 +186,15 @@ class BundleCosts(NamedTuple):
     """A column for each of `run.tables.COSTS`, with a value for each bundle; rates are NaN if nothing is known.
 
     Attributes:
-        hour, quick, quarter: moving averages of the rate, msg/s, or of the throughput, kB/s; before: of `hour`.
+        hour_rate, quick_rate, quarter_rate: averages of msg/s, or of kB/s; hour_before: average of `hour_rate`.
         cost, variance: relative cost of a message, and its variance.
         samples: number of counted samples since the bundle appeared.
     """
 
-    hour: Floats
-    quick: Floats
-    quarter: Floats
-    before: Floats
+    hour_rate: Floats
+    quick_rate: Floats
+    quarter_rate: Floats
+    hour_before: Floats
     cost: Floats
     variance: Floats
     samples: Floats
@@ -211,7 +211,7 @@ class BundleCosts(NamedTuple):
             minutes: time since the last counted sample.
             is_counted: False if the sample changes no average.
         """
-        new = np.isnan(self.quick)
+        new = np.isnan(self.quick_rate)
         before = [np.where(new, rate, average) for average in self[:4]]
         samples = np.where(new, 0.0, self.samples) + is_counted
         weights: tuple[Any, ...] = sample_weights(samples, minutes) if is_counted else (0.0,) * len(before)
@@ -221,14 +221,14 @@ class BundleCosts(NamedTuple):
         return type(self)(hour, quick, quarter, hour_before, cost, variance, samples), rate - before[2]
 
     def summands(self, rate: Floats, change: Floats) -> tuple[Floats, ...]:
-        """Return a column for each of `Sums`, with what each bundle adds."""
+        """Return a column for each of `BundleSums`, with what each bundle adds."""
         of_sample = self.cost * rate, self.cost * change, self.variance * change**2
-        lasted = self.cost**2 * (rate - self.before) * (rate - change - self.before)
-        deviation = (self.cost * (self.quick - self.hour)) ** 2
-        return *of_sample, self.cost * self.quick, self.cost * self.hour, lasted, deviation
+        lasted = self.cost**2 * (rate - self.hour_before) * (rate - change - self.hour_before)
+        deviation = (self.cost * (self.quick_rate - self.hour_rate)) ** 2
+        return *of_sample, self.cost * self.quick_rate, self.cost * self.hour_rate, lasted, deviation
 
     def loads(self, persistence: float) -> Floats:
-        return self.cost * (self.hour + persistence * (self.quick - self.hour))
+        return self.cost * (self.hour_rate + persistence * (self.quick_rate - self.hour_rate))
 
     def with_correction(self, change: Floats, gain: Floats, shrinkage: Floats) -> Self:
         known = self.variance * change

@@ -65,7 +65,7 @@ class RoundRobin:
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because `eligible` has advanced the counter."""
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         return PlacementState(count=self._count, brokers=tuple(self._brokers))
 
 
@@ -81,27 +81,27 @@ class LeastLongTermMessageRate:
         self._queues = PerCandidates(lambda candidates: _RateQueue(candidates, self._rates, overloaded_brokers(sample)))
 
     @cached_property
-    def _reported_rates(self) -> Mapping[str, float]:
+    def _reported_rate_by_broker(self) -> Mapping[str, float]:
         return self._sample.bundles.long_term_msg_rates()
 
     @cached_property
     def _rates(self) -> dict[str, float]:
-        return dict(self._reported_rates)
+        return dict(self._reported_rate_by_broker)
 
     def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         brokers, without = base_and_omitted(candidates)
-        return self._queues.get(brokers).least_loaded(without) or candidates
+        return self._queues.get(brokers).least_loaded_brokers(without) or candidates
 
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
         given[bundle.bundle] = bundle.msg_rate if rate is None else rate
-        self._rates[broker] = self._reported_rates.get(broker, 0.0) + java_sum(given.values())
+        self._rates[broker] = self._reported_rate_by_broker.get(broker, 0.0) + java_sum(given.values())
         for queue in self._queues:
             queue.update_rate(broker)
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         """Return an empty state: brokers will report the placed bundles before the next run."""
         return PlacementState()
 
@@ -118,7 +118,7 @@ class _RateQueue:
         heapify(self._heap)
         self._least: list[tuple[float, str]] = []
 
-    def least_loaded(self, excluded_brokers: Collection[str]) -> list[str]:
+    def least_loaded_brokers(self, excluded_brokers: Collection[str]) -> list[str]:
         """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
         self._least = self._next_of_equal_rate([entry for entry in self._least if self._is_present(entry)])
@@ -161,9 +161,7 @@ class LeastResourceUsageWithWeight:
         self._difference = sample.settings.usage_difference / 100
         self._averages = np.array([state.averages.get(broker, np.nan) for broker in usage], float)
         # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
-        self._others = {
-            b: average for b, average in state.averages.items() if b in sample.columns.names and b not in usage
-        }
+        self._others = {b: mean for b, mean in state.averages.items() if b in sample.columns.names and b not in usage}
         self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
         self._eligible = PerCandidates(self._eligible_brokers)
 
@@ -197,7 +195,7 @@ class LeastResourceUsageWithWeight:
     def add_placed(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because only load reports change the usage."""
 
-    def state(self) -> PlacementState:
+    def placement_state(self) -> PlacementState:
         averages = {broker: float(self._averages[row]) for broker, row in self._row_of.items()}
         known = {broker: average for broker, average in averages.items() if not isnan(average)}
         return PlacementState(averages=dict(sorted((self._others | known).items())))
@@ -265,12 +263,12 @@ def make_selector(sample: ClusterSample, state: PlacementState) -> Selector:
         return AvgPlacement()
     if name is Placement.LEAST_RATE:
         return LeastLongTermMessageRate(sample)
-    if not sample.columns.report_ages.keys() <= sample.left_out.keys():  # the extensible load manager
+    if not sample.columns.report_age_by_broker.keys() <= sample.left_out.keys():  # the extensible load manager
         return ExtensibleLeastResourceUsageWithWeight(sample)
     return LeastResourceUsageWithWeight(sample, state)
 
 
-def place(
+def place_candidates(
     sample: ClusterSample,
     moves: Iterable[CandidateMove],
     policy_filter: Callable[[], PolicyFilter],
@@ -289,7 +287,7 @@ def place(
     chooser = make_selector(sample, state)
     taken, placed = move_units(moves)
     if not taken:  # as in most samples: neither the policies nor the loads matter
-        return by_pair_and_rank(placed), chooser.state()
+        return by_pair_and_rank(placed), chooser.placement_state()
     policies, hot = policy_filter(), overloaded_brokers(sample)
     for unit in taken:
         destinations = [_destination(move, policies, chooser, hot, seed) for move in unit]
@@ -302,7 +300,7 @@ def place(
             bundle = sample.bundles.find(move.source, move.bundle)
             chooser.add_placed(bundle, destination)
             policies.add_placed(bundle, destination)
-    return by_pair_and_rank(placed), chooser.state()
+    return by_pair_and_rank(placed), chooser.placement_state()
 
 
 def _destination(
@@ -324,7 +322,7 @@ def _destination(
 def _choose_destination(
     bundle: str, policy_filter: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
 ) -> str | None:
-    first = choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.candidates(bundle)))
+    first = choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.candidate_brokers(bundle)))
     if first not in overloaded_names:
         return first
     return choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.policy_set(bundle))) or first

@@ -93,9 +93,9 @@ class ClusterSample:
         force_threshold: smallest gap, in points, at which a forced run moves bundles, if there are thresholds.
         unloaded_brokers: seconds from a broker's last unload to its report; negative if the report is older.
         arriving: traffic that this run's drains add, by broker and measure (msg/s or bytes/s).
-        lesson: values learned up to this sample, for a shedder that learns.
+        learning: values learned up to this sample, for a shedder that learns.
         forbids: returns why a bundle must not move from a source to a destination; None if it may.
-        judge: how pairs are judged; None for numpy (`avg_shedder.judge`).
+        judge: how pairs are judged; None for numpy (`avg_shedder.judge_pairs`).
         brief: True in replays: decisions that neither fire nor concern hits may be omitted.
     """
 
@@ -123,12 +123,12 @@ class ClusterSample:
 
     def usages(self) -> Mapping[str, float]:
         """Return the weighted usage of the brokers that are not left out, sorted by name; 1 is 100 percent."""
-        return self.columns.usages(self.settings)
+        return self.columns.usage_by_broker(self.settings)
 
     @property
     def left_out(self) -> Mapping[str, Reason]:
         """Return the brokers that can be neither source nor destination, each with the reason."""
-        return self.columns.left_out
+        return self.columns.left_out_reasons
 
     def broker(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
@@ -263,7 +263,7 @@ def left_out_decisions(sample: ClusterSample) -> list[Decision]:
     return [Decision(name, reason) for name, reason in sorted(sample.left_out.items())]
 
 
-def used_samples(
+def used_score_by_broker(
     decisions: Iterable[Decision], hit_rules: HitRules, moves: Iterable[CandidateMove] = ()
 ) -> dict[str, float]:
     """Return the scores that caused hits, by broker; if the run counts none, of brokers in pairs' moves.

@@ -42,7 +42,7 @@ def percent(usage: float | None, limit: float | None) -> float:
     return _float32(_float32(_float32(usage) / limit32) * 100)
 
 
-def percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def usage_percents(usage: npt.NDArray[np.float64], limit: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the result of `percent` for arrays of one shape, identical to the last digit; NaN if unknown."""
     usage32, limit32 = _to_float32s(usage), _to_float32s(limit)
     measured = ~np.isnan(usage32) & (limit32 > 0)
@@ -80,7 +80,7 @@ def weighted_usages(
 ) -> npt.NDArray[np.float64]:
     """Return the result of `weighted_usage` for many brokers at once, identical to the last digit.
 
-    `usages` is a result of `percents`, with a row for each of `names` and a column per broker.
+    `usages` is a result of `usage_percents`, with a row for each of `names` and a column per broker.
     """
     idle = np.zeros(usages.shape[1])
     rows = [
@@ -122,7 +122,7 @@ class Brokers(Sequence[BrokerSample]):
         return self._sample_by_name[name]
 
     @cached_property
-    def left_out(self) -> Mapping[str, Reason]:
+    def left_out_reasons(self) -> Mapping[str, Reason]:
         return {broker.broker: broker.left_out for broker in self._samples if broker.left_out is not None}
 
     @cached_property
@@ -130,7 +130,7 @@ class Brokers(Sequence[BrokerSample]):
         return self._sample_by_name.keys()
 
     @cached_property
-    def reserved_by(self) -> Mapping[str, str]:
+    def policy_by_reserved_broker(self) -> Mapping[str, str]:
         return {each.broker: each.reserved_by for each in self._samples if each.reserved_by}
 
     @cached_property
@@ -138,22 +138,22 @@ class Brokers(Sequence[BrokerSample]):
         """Return those that are not left out, sorted by name, so that ties are broken by name."""
         return sorted((broker for broker in self._samples if broker.left_out is None), key=lambda broker: broker.broker)
 
-    def usages(self, settings: Settings) -> Mapping[str, float]:
+    def usage_by_broker(self, settings: Settings) -> Mapping[str, float]:
         """Return the results of `weighted_usage` by name, to the last digit, in the order of `compared_brokers`."""
         brokers = self.compared_brokers
         if all(SCORED in broker.weighted for broker in brokers):
             return {broker.broker: broker.weighted[SCORED] for broker in brokers}
         values = [[broker.resources.get(name, ResourceUsage()) for name in SCORED] for broker in brokers]
         usage, limit = np.array(values, dtype=np.float64).reshape(-1, len(SCORED), 2).T
-        weighted = weighted_usages(percents(usage, limit), SCORED, settings).tolist()
+        weighted = weighted_usages(usage_percents(usage, limit), SCORED, settings).tolist()
         return {broker.broker: usage for broker, usage in zip(brokers, weighted, strict=True)}
 
-    def traffic(self, measure: Measure) -> Mapping[str, float]:
+    def traffic_by_broker(self, measure: Measure) -> Mapping[str, float]:
         """Return the traffic by name, in msg/s or bytes/s, in the order of `compared_brokers`."""
         return {broker.broker: broker.traffic(measure) for broker in self.compared_brokers}
 
     @cached_property
-    def report_ages(self) -> Mapping[str, float]:
+    def report_age_by_broker(self) -> Mapping[str, float]:
         """Return the age, in seconds, of what brokers report that measure their averages themselves."""
         return {each.broker: each.report_age_seconds or 0 for each in self._samples if each.load_average is not None}
 
@@ -174,7 +174,7 @@ def smooth(average: float | None, sample: float, settings: Settings) -> float:
     return sample if average is None else average * history + (1 - history) * sample
 
 
-def scores_after(
+def score_by_broker_after(
     scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> dict[str, float]:
     """Return predicted scores in percent, assuming that scores are proportional to traffic.

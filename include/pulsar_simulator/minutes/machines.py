@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsar_simulator.load import NOBODY, Cost, Flags, Floats, Ints, Rates, per_broker
+from pulsar_simulator.load import NOBODY, Cost, Flags, Floats, Ints, Rates, sum_by_broker
 from pulsar_simulator.minutes.workload import BLOCK_MINUTES, Workload
 
 
@@ -25,7 +25,7 @@ class Event(NamedTuple):
 
     minute: int
     broker: int
-    happening: EventKind
+    event_kind: EventKind
 
 
 class CpuSpike(NamedTuple):
@@ -42,12 +42,12 @@ class ClusterRules:
     """The rules that govern the cluster's behaviour; docs/simulation.md gives the source of each value.
 
     Attributes:
-        direct: True if a bundle is assigned a new broker as soon as it is unloaded or loses its broker (extensible load
-            manager); False if it is assigned one only when a client looks it up (modular load manager).
+        assigns_at_once: True if a bundle is assigned a new broker as soon as it is unloaded or loses its broker
+            (extensible load manager); False if only when a client looks it up (modular load manager).
         unload_seconds: how long an unloaded bundle is unavailable.
         unload_cpu_seconds: CPU time for each bundle that moves, on the old broker and on the new broker.
         reconnect_seconds: mean time between the detection of a stopped broker and the lookup of its bundles; not used
-            if `direct`.
+            if `assigns_at_once`.
         session_seconds: time until a stopped broker is detected.
         reconnect_cpu_seconds: CPU time on the new broker for each client that reconnects.
         busy_cpu: additional CPU usage of a broker that has any traffic, in percent of one core.
@@ -58,7 +58,7 @@ class ClusterRules:
         cost: CPU time per message and per byte.
     """
 
-    direct: bool = False
+    assigns_at_once: bool = False
     unload_seconds: float = 0.12
     unload_cpu_seconds: float = 0.01
     reconnect_seconds: float = 2.0
@@ -74,12 +74,12 @@ class ClusterRules:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """The specification of a run; `owner` is each bundle's initial owner, or `NOBODY`."""
+    """The specification of a run; `initial_owner` is each bundle's initial owner, or `NOBODY`."""
 
     brokers: BrokerColumns
     workload: Workload
-    owner: Ints
-    started: Flags
+    initial_owner: Ints
+    is_started: Flags
     rules: ClusterRules = field(default_factory=ClusterRules)
     events: tuple[Event, ...] = ()
     cpu_spikes: tuple[CpuSpike, ...] = ()
@@ -120,14 +120,14 @@ class Demand:
         cpu: CPU usage in percent of one core, never above the limit.
         bandwidth_in: incoming traffic in Kbit/s, never above the NIC's speed.
         bandwidth_out: outgoing traffic in Kbit/s, with the same limit.
-        served: share of the offered traffic that gets through.
+        served_share: share of the offered traffic that gets through.
     """
 
     traffic: Rates
     cpu: Floats
     bandwidth_in: Floats
     bandwidth_out: Floats
-    served: Floats
+    served_share: Floats
 
     def score(self, brokers: BrokerColumns) -> Floats:
         """Return the usage of each broker's most used resource in percent."""
@@ -147,19 +147,17 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     count = len(brokers.names)
     seconds = (rates.msg_rate_in + rates.msg_rate_out) * cost.per_message
     seconds += (rates.msg_throughput_in + rates.msg_throughput_out) * cost.per_byte
-    wanted = brokers.slowness * per_broker(100 * seconds * factor, owner, count)
-    offered = rates.per_broker(owner, count)
+    wanted = brokers.slowness * sum_by_broker(100 * seconds * factor, owner, count)
+    offered = rates.sum_by_broker(owner, count)
     room = np.maximum(brokers.cpu_limit - extra_cpu, 0.0)
-    inward, outward = offered.msg_throughput_in * KBIT_PER_BYTE, offered.msg_throughput_out * KBIT_PER_BYTE
-    served = np.minimum.reduce(
-        [_share_met(room, wanted), _share_met(brokers.nic, inward), _share_met(brokers.nic, outward)]
-    )
+    into, out = offered.msg_throughput_in * KBIT_PER_BYTE, offered.msg_throughput_out * KBIT_PER_BYTE
+    served = np.minimum.reduce([_share_met(room, wanted), _share_met(brokers.nic, into), _share_met(brokers.nic, out)])
     return Demand(
         traffic=offered.scaled(served),
         cpu=np.minimum(wanted * served + extra_cpu, brokers.cpu_limit),
-        bandwidth_in=inward * served,
-        bandwidth_out=outward * served,
-        served=served,
+        bandwidth_in=into * served,
+        bandwidth_out=out * served,
+        served_share=served,
     )
 
 
@@ -177,18 +175,18 @@ class Report:
 
     Attributes:
         minute: counted from 0.
-        registered: brokers that the cluster lists.
-        reported: brokers whose report arrived.
-        age: age of each report in seconds.
+        is_registered: brokers that the cluster lists.
+        is_reported: brokers whose report arrived.
+        report_age_s: age of each report in seconds.
         brokers: values of the brokers that reported, CPU as sampled; the entries for other brokers are meaningless.
         owner: position of each bundle's broker.
         rates: msg/s and bytes/s per bundle, from the report of its broker.
     """
 
     minute: int
-    registered: Flags
-    reported: Flags
-    age: Floats
+    is_registered: Flags
+    is_reported: Flags
+    report_age_s: Floats
     brokers: Demand
     owner: Ints
     rates: Rates
@@ -202,7 +200,7 @@ class Reports:
         self._drawn: tuple[int, Floats, Floats] | None = None
         self._before: deque[tuple[Demand, Rates]] = deque(maxlen=spec.rules.late_minutes)
 
-    def of(
+    def report_of_minute(
         self, minute: int, demand: Demand, rates: Rates, owner: Ints, is_registered: Flags, is_alive: Flags
     ) -> Report:
         """Return the reports for a minute.
@@ -218,7 +216,7 @@ class Reports:
         noise, draw = self._random_factors(minute)
         rules = self._spec.rules
         cpu = np.minimum(demand.cpu * noise, self._spec.brokers.cpu_limit)
-        said = Demand(demand.traffic, cpu, demand.bandwidth_in, demand.bandwidth_out, demand.served)
+        said = Demand(demand.traffic, cpu, demand.bandwidth_in, demand.bandwidth_out, demand.served_share)
         fresh = (said, rates)
         missing = draw < rules.missing
         minutes = len(self._before)
@@ -228,9 +226,9 @@ class Reports:
         self._before.append(fresh)
         return Report(
             minute=minute,
-            registered=is_registered.copy(),
-            reported=is_registered & is_alive & ~missing,
-            age=np.where(late, minutes * MINUTE_SECONDS, 0.0),
+            is_registered=is_registered.copy(),
+            is_reported=is_registered & is_alive & ~missing,
+            report_age_s=np.where(late, minutes * MINUTE_SECONDS, 0.0),
             brokers=said,
             owner=owner.copy(),
             rates=rates,
@@ -244,7 +242,7 @@ class Reports:
         number, row = divmod(minute, BLOCK_MINUTES)
         if self._drawn is None or self._drawn[0] != number:
             # Draw broker by broker, so that additional brokers do not change the reports of these.
-            size = (len(self._spec.started), BLOCK_MINUTES)
+            size = (len(self._spec.is_started), BLOCK_MINUTES)
             deviation = np.random.default_rng((self._spec.seed, _CPU, number)).standard_normal(size).T.clip(-3, 3)
             reports = np.random.default_rng((self._spec.seed, _REPORTS, number)).random(size).T
             self._drawn = (number, (1 + self._spec.rules.cpu_noise * deviation).clip(0), reports)

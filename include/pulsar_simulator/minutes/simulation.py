@@ -25,7 +25,7 @@ ChooseBroker = Callable[[int, list[int]], int | None]
 
 
 class Simulation:
-    """A cluster with its own clock, which `step` advances by a minute. Identical specs and calls give identical runs.
+    """A cluster with its own clock, which `run_minute` advances. Identical specs and calls give identical runs.
 
     Args:
         place: chooses a broker for a bundle without a destination; by default, the broker with the fewest messages.
@@ -34,9 +34,9 @@ class Simulation:
     def __init__(self, spec: RunSpec, place: ChooseBroker | None = None) -> None:
         self.spec = spec
         self.minute = 0
-        self.owner = spec.owner.copy()
-        self.alive = spec.started.copy()
-        self.registered = spec.started.copy()
+        self.owner = spec.initial_owner.copy()
+        self.alive = spec.is_started.copy()
+        self.registered = spec.is_started.copy()
         self.truth: Demand | None = None
         """The brokers' actual traffic and usage in the last minute; None before the first step."""
         self.down = np.zeros(len(self.owner))
@@ -66,7 +66,7 @@ class Simulation:
                 continue
             ready = start + rules.unload_seconds
             self._given_up[self.owner[bundle]] += self.alive[self.owner[bundle]]
-            if destination is None and rules.direct:
+            if destination is None and rules.assigns_at_once:
                 destination = self._place(bundle, self._registered_brokers())
             if destination is None:
                 self._remove_owner(bundle, ready)
@@ -75,15 +75,15 @@ class Simulation:
             else:
                 self.owner[bundle] = destination
 
-    def step(self) -> Report:
+    def run_minute(self) -> Report:
         """Simulate one minute, and return the brokers' reports at the end of this minute."""
         start = self.minute * MINUTE_SECONDS
         for event in self._events.get(self.minute, ()):
             self._apply_event(event, start)
         self._end_sessions(start + MINUTE_SECONDS)
         self._place_due_bundles(start + MINUTE_SECONDS)
-        self.truth, rates = self._carried_traffic()
-        report = self._reports.of(self.minute, self.truth, rates, self.owner, self.registered, self.alive)
+        self.truth, rates = self._demand_and_rates()
+        report = self._reports.report_of_minute(self.minute, self.truth, rates, self.owner, self.registered, self.alive)
         self.minute += 1
         self._down[:] = 0.0
         self._landed.clear()
@@ -94,10 +94,10 @@ class Simulation:
 
     def _apply_event(self, event: Event, now: float) -> None:
         broker = event.broker
-        if event.happening is EventKind.STOP and self.alive[broker]:
+        if event.event_kind is EventKind.STOP and self.alive[broker]:
             self.alive[broker] = False
             self._session_ends[broker] = now + self.spec.rules.session_seconds
-        elif event.happening is EventKind.START and not self.alive[broker]:
+        elif event.event_kind is EventKind.START and not self.alive[broker]:
             if broker in self._session_ends:  # its old session ends with the new one
                 self._session_ends[broker] = now
                 self._end_sessions(now + 1)
@@ -107,7 +107,7 @@ class Simulation:
         for broker, ends in [item for item in self._session_ends.items() if item[1] < until]:
             del self._session_ends[broker]
             self.registered[broker] = False
-            wait = 0.0 if self.spec.rules.direct else self.spec.rules.reconnect_seconds
+            wait = 0.0 if self.spec.rules.assigns_at_once else self.spec.rules.reconnect_seconds
             for bundle in np.flatnonzero(self.owner == broker):
                 self._remove_owner(int(bundle), ends + wait * float(self._relative_waits()[bundle]))
 
@@ -117,7 +117,7 @@ class Simulation:
         There is no lookup if the bundle has no clients, unless `direct` is set.
         """
         self.owner[bundle] = NOBODY
-        anybody = self.spec.rules.direct or self.spec.workload.bundles.clients[bundle] > 0
+        anybody = self.spec.rules.assigns_at_once or self.spec.workload.bundles.clients[bundle] > 0
         self._due[bundle] = lookup_at if anybody else float("inf")
 
     def _relative_waits(self) -> Floats:
@@ -148,13 +148,13 @@ class Simulation:
         return [int(broker) for broker in np.flatnonzero(self.registered)]
 
     def _least_loaded_broker(self, bundle: int, candidates: list[int]) -> int | None:
-        rates = self.spec.workload.rates_at(self.minute).per_broker(self.owner, len(self.alive))
+        rates = self.spec.workload.rates_at(self.minute).sum_by_broker(self.owner, len(self.alive))
         carried = rates.msg_rate_in + rates.msg_rate_out
         return min(candidates, key=lambda broker: (carried[broker], broker), default=None)
 
     # what is carried
 
-    def _carried_traffic(self) -> tuple[Demand, Rates]:
+    def _demand_and_rates(self) -> tuple[Demand, Rates]:
         """Return the traffic of brokers and bundles in the current minute."""
         spec, rules = self.spec, self.spec.rules
         offered = spec.workload.rates_at(self.minute)
@@ -165,7 +165,7 @@ class Simulation:
         extra = np.where(self.alive, spec.brokers.base_cpu, 0.0)
         columns = spec.workload.bundles
         if rules.busy_cpu:
-            extra += rules.busy_cpu * (offered.per_broker(self.owner, len(extra)).msg_rate_in > 0)
+            extra += rules.busy_cpu * (offered.sum_by_broker(self.owner, len(extra)).msg_rate_in > 0)
         extra += 100 * rules.unload_cpu_seconds / MINUTE_SECONDS * self._given_up
         if self._landed:
             seconds = rules.unload_cpu_seconds + rules.reconnect_cpu_seconds * columns.clients[self._landed]
@@ -174,4 +174,4 @@ class Simulation:
             if spike.minute <= self.minute < spike.minute + spike.minutes:
                 extra[spike.broker] += spike.cpu
         truth = demand(spec.brokers, rules.cost, offered, self.owner, columns.cost, extra)
-        return truth, offered if truth.served.min() == 1 else offered.scaled(truth.served[self.owner])
+        return truth, offered if truth.served_share.min() == 1 else offered.scaled(truth.served_share[self.owner])

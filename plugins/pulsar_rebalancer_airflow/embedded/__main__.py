@@ -40,18 +40,18 @@ class RunLine:
     """The line printed for one run, and the run's result.
 
     Attributes:
-        balanced: the run plans no moves, and hit counts or a grace period delay none. If the strategy pairs
+        is_balanced: the run plans no moves, and hit counts or a grace period delay none. If the strategy pairs
             brokers, the score range is also below the low threshold.
-        moved: at least one move was verified.
-        failed: why the run failed; empty if it succeeded.
-        in_force: sentence about the orders at the run's end and who gave them; empty if unknown.
+        has_moved: at least one move was verified.
+        why_failed: why the run failed; empty if it succeeded.
+        orders_text: sentence about the orders at the run's end and who gave them; empty if unknown.
     """
 
     text: str
-    balanced: bool = False
-    moved: bool = False
-    failed: str = ""
-    in_force: str = ""
+    is_balanced: bool = False
+    has_moved: bool = False
+    why_failed: str = ""
+    orders_text: str = ""
 
 
 def describe_run(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -> RunLine:
@@ -61,14 +61,14 @@ def describe_run(airflow: LocalAirflow, dag_id: str, run: DagRun, number: int) -
     uri = airflow.xcom(dag_id, run["dag_run_id"], "collect")
     if run["state"] == "failed":
         reason = _failure_text(airflow, dag_id, run["dag_run_id"], uri)
-        return RunLine(f"{head} FAILED  {reason}  {seconds}", failed=reason)
+        return RunLine(f"{head} FAILED  {reason}  {seconds}", why_failed=reason)
     try:
         summary, outcome = Summary.read(StoragePath(uri)), Outcome.read(StoragePath(uri))
     except (SnapshotError, AttributeError):
         return RunLine(f"{head} the run ended without a plan  {seconds}")
     text = f"{head} {_scores_text(summary)}  {_progress_text(summary)}  {_verdict_text(summary, outcome)}  {seconds}"
     moved = any(move.ok for move in outcome.moves)
-    return RunLine(text, is_balanced(summary), moved=moved, in_force=outcome.in_force)
+    return RunLine(text, is_balanced(summary), has_moved=moved, orders_text=outcome.in_force)
 
 
 def is_balanced(summary: Summary) -> bool:
@@ -133,8 +133,8 @@ _CONNECTION_ID = "pulsar_admin_embedded"
 _SPARK_CONNECTION: dict[str, JsonValue] = {"conn_type": "spark", "host": "local[2]"}
 _BUNDLES_PER_BROKER = 25
 _HOT_SCORE = 85.0
-_MAX_ONCE_RUNS = 50
-_MAX_ONCE_FAILURES = 3
+_MAX_RUNS_UNTIL_BALANCED = 50
+_MAX_FAILED_RUNS = 3
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -143,7 +143,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.umask(0o077)  # inherited by every child: only the owner may read the database, logs and runs
     # Shells start background commands with SIGINT ignored.
     for number in ENDING_SIGNALS:
-        signal.signal(number, _interrupt)
+        signal.signal(number, _raise_interrupt)
     processes = Processes()
     try:
         with lock_folder(args.folder) as args.folder, processes:
@@ -177,7 +177,7 @@ def _run(args: argparse.Namespace, processes: Processes) -> int:
     archive = cached_archive(CHECKOUT / ".cache", lambda: _say("preparing Spark's class archive (once, half a minute)"))
     home = AirflowHome(
         folder=args.folder / name,
-        clusters={name: entry | {"connection": _CONNECTION_ID}},
+        cluster_settings={name: entry | {"connection": _CONNECTION_ID}},
         connections={_CONNECTION_ID: connection, "spark_default": _SPARK_CONNECTION},
         spark_archive=archive,
     )
@@ -257,17 +257,17 @@ def _watch_runs(airflow: LocalAirflow, dag_id: str, *, one_run: bool, may_act: b
         line = describe_run(airflow, dag_id, run, number)
         print(line.text, flush=True)
         # The start messages already named the mode; an order adds a semicolon.
-        if line.in_force and line.in_force != in_force and ";" in line.in_force + in_force:
-            _say(line.in_force)
-        in_force = line.in_force or in_force
-        failures = failures + 1 if line.failed else 0
-        moved = moved or line.moved
-        if one_run and line.balanced and moved:
+        if line.orders_text and line.orders_text != in_force and ";" in line.orders_text + in_force:
+            _say(line.orders_text)
+        in_force = line.orders_text or in_force
+        failures = failures + 1 if line.why_failed else 0
+        moved = moved or line.has_moved
+        if one_run and line.is_balanced and moved:
             _say(f"balanced after {number_of(number, 'run')}: nothing more to move")
             return 0
-        if one_run and failures == _MAX_ONCE_FAILURES:
-            raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last run with: {line.failed}")
-        if one_run and number == _MAX_ONCE_RUNS:
+        if one_run and failures == _MAX_FAILED_RUNS:
+            raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last run with: {line.why_failed}")
+        if one_run and number == _MAX_RUNS_UNTIL_BALANCED:
             missed = "not balanced" if moved else "nothing was moved"
             raise EmbeddedError(f"{missed} after {number_of(number, 'run')}; the last run: {line.text}")
     return 0
@@ -277,7 +277,7 @@ def _say(text: str) -> None:
     print(f"-- {text}", flush=True)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def _raise_interrupt(_number: int, _frame: FrameType | None) -> None:
     """Interrupt the program at the first signal. Further signals are ignored, so that the shutdown completes."""
     for number in ENDING_SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -41,14 +41,14 @@ class AirflowHome:
     """
 
     folder: Path
-    clusters: dict[str, dict[str, JsonValue]]
+    cluster_settings: dict[str, dict[str, JsonValue]]
     connections: dict[str, dict[str, JsonValue]]
     port: int = field(default_factory=lambda: free_port())
     spark_archive: Path | None = None
-    dags: Path = CHECKOUT / "dags"
+    dags_folder: Path = CHECKOUT / "dags"
 
     @property
-    def storage(self) -> Path:
+    def storage_folder(self) -> Path:
         return self.folder / "storage"
 
     @property
@@ -56,7 +56,7 @@ class AirflowHome:
         return f"http://127.0.0.1:{self.port}"
 
     @property
-    def passwords(self) -> Path:
+    def password_file(self) -> Path:
         """Return the path of the file with the password of `admin`."""
         return self.folder / "simple_auth_manager_passwords.json.generated"
 
@@ -78,10 +78,10 @@ class AirflowHome:
         self.folder.chmod(0o700)
         settings = "airflow_local_settings.py"
         shutil.copyfile(CHECKOUT / "deploy" / settings, self.folder / "config" / settings)
-        self.clusters_file.write_text(yaml.safe_dump({"clusters": self.clusters}), encoding="utf-8")
-        if not self.passwords.exists():
+        self.clusters_file.write_text(yaml.safe_dump({"clusters": self.cluster_settings}), encoding="utf-8")
+        if not self.password_file.exists():
             # Otherwise Airflow generates a password and prints it to its log.
-            StoragePath(str(self.passwords)).write_json({"admin": secrets.token_hex(12)})
+            StoragePath(str(self.password_file)).write_json({"admin": secrets.token_hex(12)})
 
     @property
     def _marker_path(self) -> Path:
@@ -96,7 +96,7 @@ class AirflowHome:
         """Return every Airflow process's environment. `spark-submit` runs the first `python3` in its `PATH`."""
         tuned = {
             "AIRFLOW_HOME": str(self.folder),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags_folder),
             "AIRFLOW__CORE__PLUGINS_FOLDER": str(self.folder / "plugins"),
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
@@ -117,7 +117,7 @@ class AirflowHome:
             "AIRFLOW__STATE_STORE__MAX_VALUE_STORAGE_BYTES": str(16 * 1024 * 1024),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.folder / 'airflow.db'}",
             CLUSTERS_VARIABLE: str(self.clusters_file),
-            STORAGE_VARIABLE: str(self.storage),
+            STORAGE_VARIABLE: str(self.storage_folder),
         }
         if self.spark_archive is not None:
             tuned[ARCHIVE_VARIABLE] = str(self.spark_archive)
@@ -135,10 +135,10 @@ def lock_folder(folder: Path) -> Iterator[Path]:
     the lock file is a link.
     """
     try:
-        _require_own(folder)
+        _require_own_folder(folder)
         folder = folder.resolve()
         make_private(folder)
-        _require_own(folder)  # another user may have created it meanwhile
+        _require_own_folder(folder)  # another user may have created it meanwhile
         descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         why = f"{error.filename} cannot be written ({error.strerror})"
@@ -151,7 +151,7 @@ def lock_folder(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def _require_own(folder: Path) -> None:
+def _require_own_folder(folder: Path) -> None:
     """Check that only the user and root can replace the contents of a folder."""
     # Anyone who can replace the source tree can run any code anyway.
     trusted = {CHECKOUT, *CHECKOUT.parents}

@@ -23,7 +23,7 @@ from pydantic import JsonValue
 from pulsar_rebalancer_airflow.embedded import EmbeddedError
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 
-_GRACE_SECONDS = 10
+_STOP_GRACE_SECONDS = 10
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -81,7 +81,7 @@ class Processes:
         for name, (process, log) in self._started.items():
             if process.poll() is not None:
                 raise EmbeddedError(
-                    f"{name} ended with status {process.returncode}; its log {log} ends with:\n{tail(log)}"
+                    f"{name} ended with status {process.returncode}; its log {log} ends with:\n{last_lines(log)}"
                 )
 
     def stop(self) -> None:
@@ -116,7 +116,7 @@ def _signal_all(send_signal: Callable[[psutil.Process], None], processes: Sequen
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             send_signal(process)
-    psutil.wait_procs(processes, timeout=_GRACE_SECONDS)
+    psutil.wait_procs(processes, timeout=_STOP_GRACE_SECONDS)
 
 
 def _process_tree(roots: set[int]) -> list[psutil.Process]:
@@ -131,7 +131,7 @@ def _process_tree(roots: set[int]) -> list[psutil.Process]:
     return list(family.values())
 
 
-def tail(log: Path) -> str:
+def last_lines(log: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
 
 
@@ -230,11 +230,11 @@ class LocalAirflow:
         except (httpx.HTTPError, ValueError):
             return False
         parts = ("metadatabase", "scheduler", "dag_processor")
-        return self.home.passwords.exists() and all(health[part]["status"] == "healthy" for part in parts)
+        return self.home.password_file.exists() and all(health[part]["status"] == "healthy" for part in parts)
 
     @property
     def password(self) -> str:
-        return str(json.loads(self.home.passwords.read_text(encoding="utf-8"))["admin"])
+        return str(json.loads(self.home.password_file.read_text(encoding="utf-8"))["admin"])
 
     def _log_in(self) -> None:
         """Log in, but only to the server started here, so that no other program on the port receives the password."""
@@ -285,11 +285,9 @@ class LocalAirflow:
         for _ in self._poll_processes(_START_SECONDS):
             if self.get(f"/dags/{dag_id}") is not None:
                 return
-            errors = self.get("/importErrors")
-            if errors and errors["import_errors"]:
-                raise EmbeddedError(
-                    f"a DAG file cannot be imported: {errors['import_errors'][0]['stack_trace'][-800:]}"
-                )
+            found = self.get("/importErrors")
+            if found and found["import_errors"]:
+                raise EmbeddedError(f"a DAG file cannot be imported: {found['import_errors'][0]['stack_trace'][-800:]}")
         raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
 
     def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:
@@ -326,7 +324,7 @@ class LocalAirflow:
         states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
         logs = self.home.folder.glob(f"logs/dag_id={dag_id}/run_id={run_id}/**/*.log")
         latest = max(logs, key=lambda log: log.stat().st_mtime, default=None)
-        said = f"; the latest log ends with:\n{tail(latest)}" if latest else ""
+        said = f"; the latest log ends with:\n{last_lines(latest)}" if latest else ""
         raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}{said}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:

@@ -89,18 +89,16 @@ class ApproveOperator(ApprovalOperator):
             event = event | {"params_input": {"reason": _answer_reason(event)}}
             if _answering_user(event):
                 with fail_unless_temporary(context):
-                    refusal = self._record_answer(context, event)
-                if refusal is not None:
-                    self.log.warning(
-                        "Not approved: %s. [%s] %s", refusal.message, refusal.reason, refusal.reason.action
-                    )
+                    error = self._record_answer(context, event)
+                if error is not None:
+                    self.log.warning("Not approved: %s. [%s] %s", error.message, error.reason, error.reason.action)
                     super().execute(context)  # Airflow drops the answer, keeps the text, and waits again
                 send_order_metrics(context, self.entry.name, self.entry.settings)
         return super().execute_complete(context, event)
 
     def _set_deadline(self, question: Question) -> datetime:
         now = datetime.now(UTC)
-        until = question.deadline(self.entry.settings.max_awaiting_minutes) or now
+        until = question.answer_deadline(self.entry.settings.max_awaiting_minutes) or now
         self.response_timeout = max(until - now, timedelta(seconds=1))
         return until
 
@@ -110,7 +108,7 @@ class ApproveOperator(ApprovalOperator):
         return approval_request(summary, verified_actions(run, summary), run, deadline, requesters)
 
     def _plan_asked_about(self, question: Question) -> tuple[StoragePath, Summary]:
-        run = self.storage.run(question.plan_id)
+        run = self.storage.run_folder(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"the plan of run {question.plan_id} has changed")
         return run, summary

@@ -33,7 +33,7 @@ def is_retry(context: Context, task: BaseOperator) -> bool:
     return ti.try_number > ti.max_tries - (task.retries or 0) + 1
 
 
-def requester(context: Context) -> str:
+def requesting_user(context: Context) -> str:
     """Return the Airflow user who triggered the run; empty if this is unknown.
 
     Airflow keeps the user's name when another person clears the run, and copies it to runs that the run's tasks start.
@@ -43,7 +43,7 @@ def requester(context: Context) -> str:
     return one_line(run.triggering_user_name or "") if known else ""
 
 
-def refuse_cleared(context: Context) -> None:
+def refuse_cleared_task(context: Context) -> None:
     """Raise `no_user` if the run was cleared: the order may be old, and it is unknown who repeats it."""
     run = context["dag_run"]
     if run.clear_number:
@@ -115,8 +115,8 @@ def refusal_now(
 
 def roll_refusal(store: StateStore, plan_id: str) -> PlanError | None:
     """Return why an approved plan is not carried out in a rolling restart; None if the plan is of the roll's phase."""
-    roll, run = store.get(Roll), store.storage.run(plan_id)
-    if not roll.active or (run is not None and roll.same_phase(StateBefore.read(run).roll)):
+    roll, run = store.get(Roll), store.storage.run_folder(plan_id)
+    if not roll.is_active or (run is not None and roll.same_phase(StateBefore.read(run).roll)):
         return None
     return PlanError(Reason.ROLLING, roll.progress)
 

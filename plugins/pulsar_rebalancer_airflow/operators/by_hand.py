@@ -46,9 +46,9 @@ from pulsar_rebalancer_airflow.operators.bases import (
     cancelled_runs,
     new_run_id,
     refusal_now,
-    refuse_cleared,
+    refuse_cleared_task,
     refuse_while_plan_waits,
-    requester,
+    requesting_user,
 )
 from pulsar_rebalancer_airflow.operators.collect import CollectOperator
 from pulsar_rebalancer_airflow.options import fail_unless_temporary, run_folder
@@ -90,7 +90,7 @@ def refuse_not_drained(store: StoredState, brokers: Iterable[str]) -> None:
 def refuse_while_rolling(store: StateStore) -> None:
     """Raise PlanError `rolling` during a rolling restart, which would refuse to have the plan carried out."""
     roll = store.get(Roll)
-    if roll.active:
+    if roll.is_active:
         raise PlanError(Reason.ROLLING, roll.progress)
 
 
@@ -130,7 +130,7 @@ class PlanByHandOperator(BaseOperator):
         """
         with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
-            request, by = parse_form(context["params"]), requester(context)
+            request, by = parse_form(context["params"]), requesting_user(context)
             if request.action is Action.SPLIT:
                 asyncio.run(self._read_topics(run, request)).write(run)
             storage = ClusterStorage(self.root, self.cluster)
@@ -171,10 +171,10 @@ class CarryOutOperator(HandOverOperator):
         """
         with fail_unless_temporary(context):
             form, store = parse_form(context["params"]), StateStore.from_context(context, self.entry.name)
-            by, now = requester(context), datetime.now(UTC)
+            by, now = requesting_user(context), datetime.now(UTC)
             refuse_while_rolling(store)
             if not form.plan:
-                refuse_cleared(context)
+                refuse_cleared_task(context)
                 self._release_drains(store, form, by)
                 send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
@@ -222,7 +222,7 @@ class CarryOutOperator(HandOverOperator):
     def _shown_plan(self, store: StateStore, form: PlanRequest, now: datetime) -> tuple[ShownPlan, PlanRequest]:
         """Return the plan with the form's hash, and its request; raise an error if the plan may not be carried out."""
         entry = store.get(ShownPlans).plans.get(form.plan)
-        run = self.storage.run(entry.plan_id) if entry else None
+        run = self.storage.run_folder(entry.plan_id) if entry else None
         planned = Summary.read(run).by_hand if run else None
         if entry is None or planned is None:
             raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown recently")
@@ -247,7 +247,7 @@ class CarryOutOperator(HandOverOperator):
         """
         drained = store.orders().get(Drains).brokers
         if earlier_plan is None:
-            run = self.storage.run(handed_over.plan.plan_id)
+            run = self.storage.run_folder(handed_over.plan.plan_id)
             if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():
                 named = ", ".join(drained)
                 raise PlanError(
@@ -271,9 +271,7 @@ class CarryOutOperator(HandOverOperator):
         answers = store.get(Answers)
         refuse_while_plan_waits(context, self.trigger_dag_id, store)
         if earlier_plan is not None and not self._run_count(context, {earlier_plan.run_id}):
-            return handed_over.model_copy(
-                update={"run_id": earlier_plan.run_id}
-            )  # recorded by an attempt that ended early
+            return handed_over.model_copy(update={"run_id": earlier_plan.run_id})  # recorded by an earlier attempt
         if earlier_plan is not None and not self._was_held_back(context, earlier_plan, answers):
             raise PlanError(
                 Reason.PLAN_USED, f"run {earlier_plan.run_id} of {self.trigger_dag_id} has already used the plan"
@@ -299,7 +297,7 @@ class CarryOutOperator(HandOverOperator):
                 run_ids.add(answer.carried_out_by)
                 if self._is_cancelled_or_gone(context, answer.carried_out_by):
                     return True
-            if _left_bundles_behind(run):
+            if _leaves_bundles_behind(run):
                 return True
         return False
 
@@ -310,7 +308,7 @@ class CarryOutOperator(HandOverOperator):
         return int(context["ti"].get_dr_count(self.trigger_dag_id, run_ids=sorted(run_ids)))
 
 
-def _left_bundles_behind(run: StoragePath) -> bool:
+def _leaves_bundles_behind(run: StoragePath) -> bool:
     reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
     outcome = Outcome.find(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:

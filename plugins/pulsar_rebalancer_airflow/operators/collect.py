@@ -13,7 +13,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from pulsar_rebalancer.carry_out.gate import require_second_person
-from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect, save
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
@@ -23,14 +23,14 @@ from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requester
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requesting_user
 from pulsar_rebalancer_airflow.options import fail_unless_temporary, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
 from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_file
@@ -69,7 +69,7 @@ class CollectOperator(ClusterOperator):
             if asked.settings.mode is Mode.OFF:
                 raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, no request was sent [mode_off]")
             storage, store = self.storage, self._store(context)
-            store.begin()
+            store.write_missing()
             orders = store.orders(context["dag_run"].start_date)
             roll = orders.get(Roll)
             before = StateBefore(
@@ -77,20 +77,20 @@ class CollectOperator(ClusterOperator):
                 moves=store.get(MovesState),
                 control=orders.get(Control).without_ended(datetime.now(UTC)),
                 drains=Drains(brokers=orders.get(Drains).brokers),
-                roll=roll if roll.active else None,
+                roll=roll if roll.is_active else None,
                 handed_over=self._find_handover(store, params.plan, context["dag_run"].run_id) if params.plan else None,
             )
             now = datetime.now(UTC)
             gc.freeze()  # keeps the garbage collector from scanning Airflow's objects every few hundred answers
-            run_id, by = context["dag_run"].run_id, requester(context)
-            trigger = RunTrigger(now=now, airflow_run_id=run_id, params=params, requested_by=by)
+            run_id, by = context["dag_run"].run_id, requesting_user(context)
+            trigger = RunTrigger(now=now, airflow_run_id=run_id, run_params=params, requested_by=by)
             # Runs that only show a plan may take place next to a rebalancing run, which is the only writer.
-            earlier = EarlierData(storage.state, before, keeps_load_data=not self.only_shows)
+            earlier = EarlierData(storage.state, before, stores_load_data=not self.only_shows)
             collected = asyncio.run(self._collect(trigger, earlier))
-            run = storage.new_run(now)
+            run = storage.new_run_folder(now)
             request = _with_orders(collected.request, orders, before.decision.plan_id)
             request = request.model_copy(update={"dry_run": self.only_shows})
-            save(replace(collected, request=request), run)
+            write_sample(replace(collected, request=request), run)
         self.log.info("Collected %s", run.uri)
         return run.uri
 
@@ -126,7 +126,7 @@ class CollectOperator(ClusterOperator):
 def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
     closed = holds_now(settings, orders, now, JudgedRun(now, previous_plan_id))
-    in_force = orders_sentence(settings, closed, replace(orders, origins=request.resolved.origins), now)
+    in_force = orders_sentence(settings, closed, replace(orders, setting_origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
 
@@ -175,7 +175,7 @@ class ValidateOperator(BaseOperator):
         return counts
 
     def _warn_of_findings(self, context: Context, run: StoragePath, validation: Validation, page: str) -> None:
-        report, result = explain(validation), (run / "validation.json").uri
+        report, result = explain_validation(validation), (run / "validation.json").uri
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
         context["ti"].xcom_push(key=FINDINGS_KEY, value=document | {"result": result, "page": page_file(run).uri})

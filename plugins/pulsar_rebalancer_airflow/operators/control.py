@@ -24,12 +24,12 @@ from pulsar_rebalancer.run.outcome import read_waves
 from pulsar_rebalancer.run.plan import RUN_TIMEOUT, read_moves, read_outcomes, read_splits, read_state
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.run.tables import MEANS, known_file
+from pulsar_rebalancer.run.tables import MEANS, existing_file
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
-from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared, requester
+from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, refuse_cleared_task, requesting_user
 from pulsar_rebalancer_airflow.options import REBALANCE_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore
 
@@ -93,9 +93,9 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     lost, before = store.lost_documents(), max(_sequence_numbers(store))
     source, decision, moves = "", DecisionState(), MovesState()
     if action == "restore":
-        source, decision, moves = _documents_to_restore(store.storage, name)
+        source, decision, moves = _name_state_and_moves(store.storage, name)
     # No plan id: a plan recorded earlier must not be carried out after a restore.
-    means = decision.means if known_file(store.storage.state, decision.means, MEANS) else ""
+    means = decision.means if existing_file(store.storage.state, decision.means, MEANS) else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
     details = lost_documents(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
     # Noted first as begun, in case the task is killed before it notes the end.
@@ -126,7 +126,7 @@ def _sequence_numbers(store: StateStore) -> Iterator[int]:
             yield int((state / name).read_json()["seq_after"])
 
 
-def _documents_to_restore(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
+def _name_state_and_moves(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
     """Return the name of the export, or of the run whose plan was committed last, and its documents."""
     if name:
         file = storage.state / name
@@ -181,14 +181,14 @@ class StopOutcome(NamedTuple):
     """The outcome of a stop.
 
     Attributes:
-        finished: reason code by bundle, for bundles that were in progress and have been completed.
-        unfinished: bundles of the current wave that have no outcome. Those not yet started will not be started.
-        not_begun: number of bundles that the run will not move or split, including later waves.
+        finished_moves: reason code by bundle, for bundles that were in progress and have been completed.
+        unfinished_bundles: bundles of the current wave that have no outcome. Those not yet started will not be started.
+        not_begun_count: number of bundles that the run will not move or split, including later waves.
     """
 
-    finished: dict[str, Reason]
-    unfinished: tuple[str, ...]
-    not_begun: int
+    finished_moves: dict[str, Reason]
+    unfinished_bundles: tuple[str, ...]
+    not_begun_count: int
 
 
 class RunInProgress(TypedDict):
@@ -207,7 +207,7 @@ def find_last_run(store: StateStore) -> RunInProgress:
         SnapshotError: one of the run's files cannot be read.
     """
     plan = store.get(DecisionState).plan_id
-    run, begun = store.storage.run(plan), _unfinished_bundles(store, plan)
+    run, begun = store.storage.run_folder(plan), _unfinished_bundles(store, plan)
     to_do = _pending_bundles(run) | begun if run else begun
     return RunInProgress(plan=plan, bundles=sorted(begun), without_outcome=len(to_do))
 
@@ -221,21 +221,21 @@ def wait_for_end(store: StateStore, run_in_progress: RunInProgress, timeout_s: f
     Args:
         store: the cluster's store, in which the stop is already stored.
         run_in_progress: the plan in progress when the stop was stored.
-        timeout_s: maximum time to wait. Bundles that have no outcome by then are `unfinished`.
+        timeout_s: maximum time to wait. Bundles that have no outcome by then are `unfinished_bundles`.
     """
     until, begun = time.monotonic() + timeout_s, set(run_in_progress["bundles"])
     left = begun & _unfinished_bundles(store, run_in_progress["plan"])
     while left and time.monotonic() < until:
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         left &= _unfinished_bundles(store, run_in_progress["plan"])
-    run = store.storage.run(run_in_progress["plan"])
+    run = store.storage.run_folder(run_in_progress["plan"])
     ended = {bundle: reason for bundle, reason in _move_reasons(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return StopOutcome(finished, tuple(sorted(left)), run_in_progress["without_outcome"] - len(finished) - len(left))
 
 
 def is_in_progress(storage: ClusterStorage, plan_id: str, now: datetime) -> bool:
-    at, run = time_of(plan_id), storage.run(plan_id)
+    at, run = time_of(plan_id), storage.run_folder(plan_id)
     return at is not None and run is not None and now - at <= RUN_TIMEOUT and not (run / "outcome.json").exists()
 
 
@@ -291,7 +291,7 @@ class OrderOperator(ClusterOperator):
         """
         with fail_unless_temporary(context):
             store, ordered = self._store(context), ControlInput()
-            if parse_control_form(context["params"]).form_action.stops:
+            if parse_control_form(context["params"]).form_action.stops_run:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
                     ordered["undecided"] = self._has_undecided_run(context, store)
@@ -300,7 +300,7 @@ class OrderOperator(ClusterOperator):
                 _forget_used_skip(store)
             elif request.form_action.apply:
                 ordered["lost"] = _store_order(store, request, order)
-            if request.form_action.stops:
+            if request.form_action.stops_run:
                 with suppress(StateError, SnapshotError):  # the order is in force; the *control* task reports the error
                     ordered["found"] = find_last_run(store)
         send_order_metrics(context, self.entry.name, self.entry.settings)
@@ -309,7 +309,7 @@ class OrderOperator(ClusterOperator):
     def _has_undecided_run(self, context: Context, store: StateStore) -> bool:
         ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
         running = ti.get_dr_count(dag_id, states=["running"])
-        last = self.storage.run(store.last_plan()) if running else None
+        last = self.storage.run_folder(store.last_plan()) if running else None
         try:
             recorded = [RunRequest.read(last).airflow_run_id] if last else []
         except SnapshotError:
@@ -321,8 +321,8 @@ def form_and_order(context: Context) -> tuple[ControlRequest, GivenOrder]:
     """Return the form and the order. Raises `wrong_setting`, `contradiction` or PlanError `no_user`."""
     request = parse_control_form(context["params"])
     if request.form_action.needs_reason:
-        refuse_cleared(context)
-    return request, GivenOrder(at=datetime.now(UTC), by=requester(context), **dict(request))
+        refuse_cleared_task(context)
+    return request, GivenOrder(at=datetime.now(UTC), by=requesting_user(context), **dict(request))
 
 
 def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, str]:
@@ -332,7 +332,7 @@ def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) 
     again; any other action raises `state_lost`.
     """
     lost, chosen = store.lost_documents((Control,)), request.form_action
-    if not chosen.after_loss:
+    if not chosen.works_after_loss:
         store.get(Control)
     was = lost_documents(store, lost)
     if chosen.apply:
@@ -395,7 +395,7 @@ class ControlOperator(ClusterOperator):
     def _carry_out(self, store: StateStore, request: ControlRequest, order: GivenOrder) -> dict[str, object]:
         action, lost = request.action, self.ordered.get("lost", {})
         told: dict[str, object] = {}
-        if request.form_action.stops:
+        if request.form_action.stops_run:
             told["stopped"] = self._stop_outcome(store)
         elif action == EXPORT:
             told["file"] = export_state(store, order.at)
@@ -413,9 +413,9 @@ class ControlOperator(ClusterOperator):
         except (StateError, SnapshotError) as error:
             return error.message
         return {
-            "finished": dict(list(stopped.finished.items())[:_MAX_NAMED]),
-            "unfinished": list(stopped.unfinished[:_MAX_NAMED]),
-            "not_begun": stopped.not_begun,
+            "finished": dict(list(stopped.finished_moves.items())[:_MAX_NAMED]),
+            "unfinished": list(stopped.unfinished_bundles[:_MAX_NAMED]),
+            "not_begun": stopped.not_begun_count,
         }
 
     def _orders_text(self, store: StateStore) -> str:

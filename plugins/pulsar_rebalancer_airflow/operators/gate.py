@@ -21,7 +21,7 @@ from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verified_actions
 from pulsar_rebalancer.run.request import Validation
-from pulsar_rebalancer.run.retention import drop_means
+from pulsar_rebalancer.run.retention import delete_unneeded_state_files
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import DecisionState, commit
 from pulsar_rebalancer.storage.documents import CommitMark
@@ -75,7 +75,7 @@ class RecordOperator(RunOperator):
                 store.put(document)
                 self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
                 # Runs that only show a plan may still read the files of the state before.
-                drop_means(storage_of(self.cluster).state, document.files | stored.files)
+                delete_unneeded_state_files(storage_of(self.cluster).state, document.files | stored.files)
             if not (run / CommitMark.FILE).exists():
                 CommitMark(seq=document.seq, at=datetime.now(UTC)).write(run)
         return [0] if actions.splits else []
@@ -123,7 +123,7 @@ class GateOperator(RunOperator):
         if present.plan_id == summary.plan_id:
             return  # a retry
         identity, stands = verified_actions(run, summary).identity, has_open_run(context, self.cluster, present.run_id)
-        until = present.deadline(self.settings.max_awaiting_minutes)
+        until = present.answer_deadline(self.settings.max_awaiting_minutes)
         young = until is not None and now < until
         # A person who requested moves expects a question about this plan.
         if stands and young and present.identity == identity and summary.by_hand is None:
@@ -163,10 +163,10 @@ def current_verdict(context: Context, cluster: str, run: StoragePath, settings: 
     """
     store = StateStore.from_context(context, cluster)
     orders = store.orders()
-    if orders.lost:
-        return Verdict(Reason.STATE_LOST, orders.lost)
+    if orders.lost_text:
+        return Verdict(Reason.STATE_LOST, orders.lost_text)
     approved = store.is_approved(Summary.read(run), context["dag_run"].run_id)
-    answered = Approval(approved=approved, answers=orders.get(Answers))
+    answered = Approval(is_approved=approved, answers=orders.get(Answers))
     return judge_plan(run, store.get(DecisionState), settings, orders, datetime.now(UTC), limit, answered)
 
 
@@ -198,9 +198,9 @@ class Holds:
         check_always: bool = False,
         count_failures: Callable[[datetime | None], int] = lambda _: 0,
     ) -> None:
-        self._run = JudgedRun(started=context["dag_run"].start_date)
+        self._run = JudgedRun(started_at=context["dag_run"].start_date)
         self._store = store
-        self._file = _CurrentSettings(cluster, settings)
+        self._file = _FileSettings(cluster, settings)
         self._mode = settings.mode
         self._planned = planned_settings
         self._present = settings
@@ -257,7 +257,7 @@ class Holds:
         self._control = control = orders.get(Control).without_ended(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
-            ended = roll.stop_order(control) or roll.skip_order(control) or not roll.active
+            ended = roll.stop_order(control) or roll.skip_order(control) or not roll.is_active
             self._rolls = roll.same_phase(self._before.roll) and not ended
         hold = self._hold_now(orders)
         if hold is not None:
@@ -279,7 +279,7 @@ class Holds:
         return None
 
 
-class _CurrentSettings:
+class _FileSettings:
     """A cluster's current settings, read again whenever the clusters file changes; else those given."""
 
     def __init__(self, cluster: str, settings: Settings) -> None:

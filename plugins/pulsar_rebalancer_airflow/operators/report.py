@@ -15,12 +15,12 @@ from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance, last_closing
+from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance_breaker, last_closing
 from pulsar_rebalancer.orders.in_force import FILE_ONLY_SETTINGS
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES, BundleClientGaps, Outcome, conclude, failed_moves
+from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES, BundleClientGaps, Outcome, conclude_run, failed_moves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.retention import Needs, maintain
@@ -80,7 +80,7 @@ class ReportOperator(RunOperator):
         history = drop_destinations(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
         gate = Reason.get(str(current_xcom(context, self.gate, "reason") or ""))
         kept = {bundle: record.destination for bundle, record in history.kept_destinations.items()}
-        outcome = conclude(run, gate, now, kept)
+        outcome = conclude_run(run, gate, now, kept)
         outcome = outcome.model_copy(update={"in_force": self._orders_text(context, store, request.resolved)})
         settings = request.resolved.settings
         # `Unload.tries` counts runs in a row: a record must outlast the intervals between them. What strategies learn
@@ -108,11 +108,11 @@ class ReportOperator(RunOperator):
             closed = last_closing(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
             seen = _breaker_tally(run, request, outcome, earlier, failed)
-            if earlier is None or seen.failed or seen.moved:
+            if earlier is None or seen.failed_moves or seen.has_moved:
                 # A retry has the same name, so what an earlier attempt has counted is not counted again.
                 counted = f"{run.name} {outcome.moved_count} {len(failed)}"
                 present = store.get(Breaker)
-                changed = advance(present, self.settings.breaker, seen, now, counted, closed)
+                changed = advance_breaker(present, self.settings.breaker, seen, now, counted, closed)
                 if changed != present:
                     store.put(changed)
         if told := words.changes_text(outcome, Summary.read_or_none(run)):
@@ -156,12 +156,12 @@ def _breaker_tally(
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
     return Tally(
-        bad_brokers=_bad_brokers(validation) if validation else None,
-        failed=len(failed_bundles - reported),
-        moved=outcome.moved_count > (earlier_outcome.moved_count if earlier_outcome else 0),
-        score_range=summary.score_range if summary else None,
-        younger_than=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
-        brokers=summary.brokers if summary else 0,
+        bad_broker_count=_bad_brokers(validation) if validation else None,
+        failed_moves=len(failed_bundles - reported),
+        has_moved=outcome.moved_count > (earlier_outcome.moved_count if earlier_outcome else 0),
+        range_before_moves=summary.score_range if summary else None,
+        measured_after=request.collected_at - timedelta(minutes=request.resolved.settings.host_usage_interval_minutes),
+        broker_count=summary.brokers if summary else 0,
     )
 
 
@@ -194,11 +194,11 @@ class MaintainOperator(ClusterOperator):
             plans, now = {store.get(Question).plan_id, *store.get(Answers).plans}, datetime.now(UTC)
             needed = Needs.read(storage, store.get(DecisionState), plans, now)
             report = maintain(storage, self.entry.settings, needed, now, dry_run=dry_run)
-        self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.table())
+        self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.text_table())
         if report.problems:
-            context["ti"].xcom_push("return_value", report.document())
+            context["ti"].xcom_push("return_value", report.json_document())
             raise AirflowFailException("; ".join(report.problems))
-        return report.document()
+        return report.json_document()
 
 
 class WatchOperator(BaseOperator):
@@ -223,15 +223,13 @@ class WatchOperator(BaseOperator):
         since = last or min(store.peek(WatchState).began_at or now, now)
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
-        said = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
-        self.log.info(
-            "Cluster %s: %s; %.0f of the %.0f s before an alert have passed", self.cluster, said, seconds, limit
-        )
+        text = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
+        self.log.info("Cluster %s: %s; %.0f of %.0f s before an alert have passed", self.cluster, text, seconds, limit)
         seen = Observation(
-            seconds > limit, {Reason.NO_RUN: 1}, f"{said}; interval {self.settings.interval_seconds:g} s"
+            seconds > limit, {Reason.NO_RUN: 1}, f"{text}; interval {self.settings.interval_seconds:g} s"
         )
         if self.settings.mode is Mode.OFF:
-            seen = Observation(False, unwatched=Reason.MODE_OFF)
+            seen = Observation(False, why_unwatched=Reason.MODE_OFF)
         values = [f"seconds since a run last ended: {seconds:.0f}, limit {limit:.0f}"]
         update_alerts(context, self.cluster, self.settings, WatchState, {Condition.NO_RUN: seen}, values, now)
         return seconds

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 from pulsar_rebalancer.carry_out.gate import require_second_person
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
-from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_unsafe
+from pulsar_rebalancer.decide.rolling import RollFacts, SampleForRoll, advance, why_unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import LASTING_REASONS, holds_now
 from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
@@ -27,7 +27,7 @@ from pulsar_rebalancer.run.snapshot import Snapshot, latest_sample
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.notifications import send_order_metrics, send_roll_alerts
-from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requester
+from pulsar_rebalancer_airflow.operators.bases import refuse_while_plan_waits, requesting_user
 from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -74,26 +74,26 @@ class RollOperator(BaseSensorOperator):
                     return PokeReturnValue(True, self._show_plan(context, store, roll, form))
                 roll = self._begin_roll(context, store, roll, form.plan)
                 store.put(roll)
-            after = advance(roll, self._roll_facts(context, store, roll)) if roll.active else roll
+            after = advance(roll, self._roll_facts(context, store, roll)) if roll.is_active else roll
             if after != roll:
                 after = send_roll_alerts(context, self.entry, after)
                 store.put(after)
                 send_order_metrics(context, self.entry.name, self.entry.settings)
             self.log.info("%s", after.progress)
-            if not after.active:
+            if not after.is_active:
                 context["ti"].xcom_push(key="elsewhere", value=after.elsewhere)
             if after.ended not in (None, Reason.ROLLED):
                 raise PlanError(after.ended, after.progress)
-            return PokeReturnValue(not after.active, after.done)
+            return PokeReturnValue(not after.is_active, after.done)
 
     def _is_continuation(self, context: Context, roll: Roll) -> bool:
         ti = context["ti"]
         first = ti.max_tries - (self.retries or 0) + 1  # since the task was last cleared
-        return roll.run_id == context["dag_run"].run_id and (roll.active or ti.try_number > first)
+        return roll.run_id == context["dag_run"].run_id and (roll.is_active or ti.try_number > first)
 
     def _show_plan(self, context: Context, store: StateStore, roll: Roll, form: RollRequest) -> dict[str, Any]:
         sample, now = self._latest_sample(), datetime.now(UTC)
-        by = requester(context)
+        by = requesting_user(context)
         shown = roll_plan.roll_preview(sample, form.brokers, by, form.reason)
         try:
             planned = roll_plan.predict_restarts(sample, shown.order)
@@ -110,8 +110,8 @@ class RollOperator(BaseSensorOperator):
 
     def _begin_roll(self, context: Context, store: StateStore, roll: Roll, plan_id: str) -> Roll:
         now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id
-        by = requester(context)
-        if roll.active:
+        by = requesting_user(context)
+        if roll.is_active:
             return self._take_over(context, roll, plan_id, by)
         again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id
         if roll.id == plan_id and not again:
@@ -129,10 +129,10 @@ class RollOperator(BaseSensorOperator):
             raise PlanError(Reason.OTHER_PLAN, f"brokers joined, left or restarted since {plan_id[:16]} was shown")
         listed = tuple(broker.broker for broker in sample.brokers_without({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
-        return roll.start(shown, run_id, listed, now, by, sample.folder.name)
+        return roll.started_roll(shown, run_id, listed, now, by, sample.folder.name)
 
     def _refusals(self, context: Context, store: StateStore, roll: Roll, now: datetime) -> Iterator[PlanError]:
-        if roll.active:
+        if roll.is_active:
             yield PlanError(Reason.ROLLING, roll.progress)
             return
         if drained := store.orders().get(Drains).brokers:
@@ -144,16 +144,14 @@ class RollOperator(BaseSensorOperator):
             refuse_while_plan_waits(context, f"{REBALANCE_DAG}{self.entry.name}", store)
         except PlanError as error:
             yield error
-        if asked := self._hash_of_waiting_manual_plan(context, store, now):
-            yield PlanError(
-                Reason.PLAN_UNDER_WAY, f"manual plan {asked} waits for approval: approve or reject it first"
-            )
+        if plan := self._hash_of_waiting_manual_plan(context, store, now):
+            yield PlanError(Reason.PLAN_UNDER_WAY, f"manual plan {plan} waits for approval: approve or reject it first")
         if hindrance := self._why_no_restart(context):
             yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
 
     def _hash_of_waiting_manual_plan(self, context: Context, store: StateStore, now: datetime) -> str:
         question, at = store.get(Question), Situation(self.entry.settings, store.orders(), now)
-        run = self.storage.run(question.plan_id)
+        run = self.storage.run_folder(question.plan_id)
         if run is None or deadline_of(at) is None:
             return ""
         ended = context["ti"].get_dr_count(
@@ -185,12 +183,12 @@ class RollOperator(BaseSensorOperator):
         stop, skip = roll.stop_order(control), roll.skip_order(control)
         facts = RollFacts(
             now=now,
-            minutes=max(settings.roll_wait_minutes, _MIN_STUCK_INTERVALS * settings.interval_seconds / 60),
-            seen=seen,
-            unknown=unknown,
+            max_wait_minutes=max(settings.roll_wait_minutes, _MIN_STUCK_INTERVALS * settings.interval_seconds / 60),
+            sample=seen,
+            why_no_sample=unknown,
             why_held=held,
-            stop=stop,
-            skip=skip,
+            stop_order=stop,
+            skip_order=skip,
             min_gap=timedelta(seconds=settings.interval_seconds / 2),
         )
         if not settings.roll_restart_dag:
@@ -199,7 +197,7 @@ class RollOperator(BaseSensorOperator):
         safe = seen is not None and not why_unsafe(roll, seen)
         restart = self._restart_state(context, roll, run_id, may_start=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
-        return facts._replace(restart=restart, dag=dag, why_no_restart=hindrance)
+        return facts._replace(restart_state=restart, dag_and_run=dag, why_no_restart=hindrance)
 
     def _why_held(self, store: StateStore, now: datetime) -> str:
         closed = self._holds(store, now)
@@ -208,17 +206,17 @@ class RollOperator(BaseSensorOperator):
     def _holds(self, store: StateStore, now: datetime) -> list[Hold]:
         return holds_now(self.entry.settings, store.orders(), now)
 
-    def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
+    def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[SampleForRoll | None, str]:
         try:
             drained = store.get(Drains).brokers
             seen = roll_plan.sample_of_roll(self._latest_sample(), roll, drained)
-            started = seen.started.get(roll.broker)
+            started = seen.start_times.get(roll.broker)
             to_restart = roll.phase is Phase.RESTARTING and started is not None and started == roll.started
             return (self._with_brokers_answer(roll, seen) if to_restart else seen), ""
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"
 
-    def _with_brokers_answer(self, roll: Roll, sample: RollSample) -> RollSample:
+    def _with_brokers_answer(self, roll: Roll, sample: SampleForRoll) -> SampleForRoll:
         try:
             return roll_plan.with_owned_bundles(sample, self.storage, roll, asyncio.run(self._owned_bundles(roll)))
         except (AdminError, SettingsError) as error:

@@ -21,11 +21,11 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, current_settings
+from pulsar_rebalancer.replay.variants import ANSWER, ReplayRequest, settings_and_source
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer_airflow.operators.bases import requester
+from pulsar_rebalancer_airflow.operators.bases import requesting_user
 from pulsar_rebalancer_airflow.options import FAILURE, VARIABLES, fail_unless_temporary, option, option_path, run_folder
 from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
 from pulsar_rebalancer_airflow.suites import ReplayLink
@@ -171,7 +171,7 @@ class SparkApplicationOperator(BaseOperator):
         if self._submitted is not None:
             self._submitted.on_kill()
         elif self._connected is not None:
-            self._connected.end()
+            self._connected.stop_application()
 
     def _submit(self, context: Context, connection: Connection) -> None:
         """Submit the application, and wait for it to finish.
@@ -186,7 +186,7 @@ class SparkApplicationOperator(BaseOperator):
             with driver_environment():
                 if connected:
                     self._connected = ConnectedApplication([self.application, *self.application_args], server)
-                    self._connected.wait(self.log.info)
+                    self._connected.wait_for_end(self.log.info)
                 else:
                     self._submitted = self._make_hook(connection)
                     self._submitted.submit(self.application)
@@ -287,7 +287,7 @@ class ReplayOperator(SparkApplicationOperator):
                 XCom `failure` its reason code.
         """
         storage = ClusterStorage(self.root, self.entry.name)
-        folder = storage.new_replay(datetime.now(UTC))
+        folder = storage.new_replay_folder(datetime.now(UTC))
         with fail_unless_temporary(context):
             request = self._replay_request(context, storage)
             connection = checked_connection(self.conn_id)
@@ -313,7 +313,7 @@ class ReplayOperator(SparkApplicationOperator):
         except (ValueError, OverflowError):
             raise SettingsError(Reason.WRONG_SETTING, f"end: {str(end)[:80]!r} is not a time") from None
         run = context["dag_run"]
-        settings, source = current_settings(storage, self.entry.settings)
+        settings, source = settings_and_source(storage, self.entry.settings)
         return ReplayRequest.from_form(
             params
             | {
@@ -321,7 +321,7 @@ class ReplayOperator(SparkApplicationOperator):
                 "end": end,
                 "cluster": self.entry.name,
                 "airflow_run_id": run.run_id,
-                "requested_by": requester(context),
+                "requested_by": requesting_user(context),
                 "settings": settings,
                 "settings_from": source,
             }

@@ -112,7 +112,7 @@ _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_REPORTS = 1.0
 
 
-class _Progress:
+class _ProgressPublisher:
     """The progress of a wave, published as the XCom `progress` at most once a second."""
 
     def __init__(self, context: Context, move_count: int) -> None:
@@ -185,7 +185,7 @@ class UnloadWaveOperator(PlanPartOperator):
             )
             moves = self._remaining_part(context, run, holds, history, planned)
             if moves:
-                self._carry_out(settings, history, moves, holds, _Progress(context, len(planned)))
+                self._carry_out(settings, history, moves, holds, _ProgressPublisher(context, len(planned)))
         return self._counts_or_error(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
     def _remaining_part(
@@ -197,7 +197,7 @@ class UnloadWaveOperator(PlanPartOperator):
         )
         # Bundles that an earlier attempt unloaded must still be placed, so they are not fresh.
         unloaded = history.maybe_unloaded_bundles
-        fresh = [move for move in history.remaining(planned_moves) if move.bundle not in unloaded]
+        fresh = [move for move in history.remaining_moves(planned_moves) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
                 history.add_skipped([unmoved(move, verdict.reason) for move in fresh], now)
@@ -214,10 +214,10 @@ class UnloadWaveOperator(PlanPartOperator):
         if stop_reason is not None:
             return []
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
-        return [move for move in history.remaining(moves) if move.bundle not in left]
+        return [move for move in history.remaining_moves(moves) if move.bundle not in left]
 
     def _carry_out(
-        self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _Progress
+        self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _ProgressPublisher
     ) -> None:
         connection = self._connection()
         given = {settings.unload_concurrency, self.present.unload_concurrency}
@@ -225,7 +225,7 @@ class UnloadWaveOperator(PlanPartOperator):
         pace = AdaptivePace(self.present.max_client_gap_seconds) if "auto" in given else None
 
         def record_outcome(outcome: MoveOutcome) -> None:
-            history.add(outcome, datetime.now(UTC))
+            history.add_outcome(outcome, datetime.now(UTC))
             progress.publish_if_due(history)
 
         async def work(admin: PulsarAdmin) -> None:
@@ -242,7 +242,7 @@ class UnloadWaveOperator(PlanPartOperator):
                 on_outcome=record_outcome,
                 stop_reason=holds.reason,
                 skip_reason=holds.skip_reason,
-                before_move=history.begin,
+                before_move=history.record_begin,
                 unloaded_bundles=history.maybe_unloaded_bundles,
                 uses_affinity=not is_extensible(runtime.get("loadManagerClassName", "")),
                 meter=ClientGapMeter(admin, moves, history.record_client_gap),
@@ -252,7 +252,7 @@ class UnloadWaveOperator(PlanPartOperator):
         try:
             self._run_with_admin(connection, work)
         finally:
-            history.write()
+            history.write_outcomes()
             progress.publish(history)
 
 
@@ -262,7 +262,7 @@ def _ranges_to_wait_for(run: StoragePath, history: WaveHistory, moves: Sequence[
     Leaders before Pulsar 4.0.10 and 4.2.1 store one destination per hash range, which the unload would
     replace. A wave that waits for its retry lets the next one start.
     """
-    ranges = history.unsettled_ranges.intersection(range_of(move.bundle) for move in moves)
+    ranges = history.unsettled_bundle_ranges.intersection(range_of(move.bundle) for move in moves)
     if not ranges or not needs_waves(Snapshot(run).brokers_without({})):
         return frozenset()
     _log.warning("These hash ranges wait until another wave has moved bundles with the same ranges: %s", sorted(ranges))
@@ -300,7 +300,7 @@ class SplitOperator(PlanPartOperator):
             history = SplitHistory(store.get(MovesState), store.change_moves, run)
             opened = current_xcom(context, self.gate, "reason")
             splits = self._remaining_part(context, run, history, str(opened))
-            remaining, resolved = history.remaining(splits), Summary.read(run).resolved
+            remaining, resolved = history.remaining_splits(splits), Summary.read(run).resolved
             served = StateBefore.read(run)
             holds = Holds(context, self.cluster, store, resolved.settings, self.present, served, check_always=True)
             # Ask if brokers split bundles by themselves, unless all splits are manual or the file sets `auto_split`.
@@ -316,10 +316,10 @@ class SplitOperator(PlanPartOperator):
                     remaining,
                     max_bundles=resolved.settings.max_namespace_bundles,
                     timeout_seconds=resolved.settings.move_timeout_seconds,
-                    on_outcome=lambda outcome: history.add(outcome, datetime.now(UTC)),
+                    on_outcome=lambda outcome: history.add_outcome(outcome, datetime.now(UTC)),
                     stop_reason=holds.reason,
                     skip_reason=lambda split: builtin or holds.skip_reason(split),
-                    before_split=history.begin,
+                    before_split=history.record_begin,
                 )
                 if builtin is not None:
                     raise AirflowSkipException(f"The gate has closed: {builtin} on {', '.join(splitting)}")

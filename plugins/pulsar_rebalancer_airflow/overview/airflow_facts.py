@@ -96,17 +96,17 @@ def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> Airf
         scheduled=scheduler is not None and scheduler.is_alive(),
         next_run_at=dag.next_dagrun_create_after if dag is not None else None,
         running_since=running.start_date if running else None,
-        opened=running.run_id if running and gate == Reason.OPEN else "",
-        queued=_queued_run_ids(session, dag_id),
+        opened_run_id=running.run_id if running and gate == Reason.OPEN else "",
+        queued_run_ids=_queued_run_ids(session, dag_id),
         failed=_latest_failure(session, dag_id),
     )
     try:
         orders = stored.orders()
         of_store = {
             "orders": orders,
-            "last_plan": stored.last_plan(),
-            "not_handed_over": _why_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
-            "handed_over": stored.peek(HandedOverPlans),
+            "last_plan_id": stored.last_plan(),
+            "why_not_handed_over": _why_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
+            "handed_over_plans": stored.peek(HandedOverPlans),
         }
     except SnapshotError:  # documents are missing, and so is the storage: the page says that it cannot be read
         return facts
@@ -177,7 +177,7 @@ def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event
 def _title(stored: StoredState, storage: ClusterStorage, plan: str) -> str:
     """Return what a manual plan does, such as "drain a:1"."""
     shown = stored.peek(ShownPlans).plans.get(plan)
-    run = storage.run(shown.plan_id) if shown else None
+    run = storage.run_folder(shown.plan_id) if shown else None
     summary = Summary.read_or_none(run) if run else None
     asked = summary.by_hand.request if summary and summary.by_hand else None
     return " ".join([str(asked.action), *asked.broker]) if asked else "carry out a plan"
@@ -246,7 +246,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
     if may(user, asks, "POST") and may(user, asks, "PUT", DagAccessEntity.HITL_DETAIL):
         question, allowed[APPLY_DAG] = _shown_question(session, entry, facts, asks, now), asks
     used = {*allowed.values()} | ({dag_ids[REBALANCE_DAG]} if allowed.keys() & {BY_HAND_DAG, APPLY_DAG} else set())
-    used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.active else set()
+    used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.is_active else set()
     paused = select(DagModel.dag_id).where(DagModel.dag_id.in_(used), DagModel.is_paused)
     closed = facts.gate_holds(entry.settings, now)
     return UserActions(
@@ -258,7 +258,7 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
         roll=allowed.get(ROLL_DAG, ""),
         question=question,
         grace_minutes=entry.settings.grace_period_minutes,
-        rolls=facts.roll.active,
+        rolls=facts.roll.is_active,
         closed=why_held(closed[0]) if closed else "",
         stays_closed=next((why_held(closing) for closing in closed if closing.reason in LASTING_REASONS), ""),
         paused_dags=tuple(sorted(session.scalars(paused))),
@@ -289,7 +289,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed_run:
     status = page.status.model_copy(update={"dag_id": dag_id})
     of_people = "|".join(f"{prefix}{storage.cluster}" for prefix in _STARTABLE_DAGS)
     requests = f"{base_path()}/dag_runs?{urlencode({'dag_id_pattern': of_people, 'run_type': 'manual'})}"
-    links, folder = Links(dag=dag, requests=requests), storage.run(page.folder)
+    links, folder = Links(dag=dag, requests=requests), storage.run_folder(page.folder)
     if folder is not None:
         run = f"{dag}/runs/{quote(page.run_id, safe='')}"
         validation = page_path(dag_id, page.run_id, page.folder) if page_file(folder).exists() else ""

@@ -24,7 +24,7 @@ from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.show.page import overview
 from pulsar_rebalancer.show.page.bundles import find_bundles, stay_views
 from pulsar_rebalancer.show.page.page_model import FoundBundles, Overview, RunAnswer, Status, StayView, UserActions
-from pulsar_rebalancer.show.page.timeline import Timeline, timeline, timeline_start
+from pulsar_rebalancer.show.page.timeline import Timeline, make_timeline, timeline_start
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
 from pulsar_rebalancer_airflow.options import (
@@ -36,7 +36,7 @@ from pulsar_rebalancer_airflow.options import (
     storage_root,
 )
 from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
-from pulsar_rebalancer_airflow.overview.run_answers import answer_of, report_of_run
+from pulsar_rebalancer_airflow.overview.run_answers import make_run_answer, report_of_run
 from pulsar_rebalancer_airflow.suites import base_path, report_path
 
 SECURITY_POLICY = (
@@ -89,7 +89,7 @@ def _status_of_cluster(session: SessionDep, entry: ClusterEntry, dag_id: str) ->
     storage = ClusterStorage(storage_root(), entry.name)
     facts = airflow_facts.facts_of_dag(session, storage, dag_id)
     try:
-        return overview.status(storage, entry, facts, _now())
+        return overview.cluster_status(storage, entry, facts, _now())
     except RebalancerError as error:
         return overview.unreadable_status(entry, facts, error, _now())
 
@@ -121,16 +121,16 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN_ENTITY))])
 def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
     """Return the outcome of a run that the page started. Status 404 if there is none."""
-    outcome = answer_of(session, dag_id, run_id)
+    outcome = make_run_answer(session, dag_id, run_id)
     if outcome is None:
         raise HTTPException(404, "There is no such run of a Pulsar cluster's DAG.")
     return outcome
 
 
 @router.get("/dags/{dag_id}/plans/{folder}/stay")
-def stay(dag_id: str, folder: str) -> tuple[StayView, ...]:
+def stays_of_run(dag_id: str, folder: str) -> tuple[StayView, ...]:
     """Return the bundles that a plan considered but does not move, with the reasons; 404 without such a plan."""
-    run = ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name).run(folder)
+    run = ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name).run_folder(folder)
     if run is None:
         raise HTTPException(404, "There is no such plan.")
     return stay_views(run)
@@ -148,7 +148,7 @@ def history(dag_id: str, session: SessionDep) -> Timeline:
     now, storage = _now(), ClusterStorage(storage_root(), entry.name)
     orders = airflow_facts.orders_since(session, storage, timeline_start(now))
     failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", timeline_start(now))
-    return timeline(storage, entry.settings, now, orders, failures)
+    return make_timeline(storage, entry.settings, now, orders, failures)
 
 
 def _balanced_cluster(dag_id: str) -> tuple[str, ClusterEntry]:

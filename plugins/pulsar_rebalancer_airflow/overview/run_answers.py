@@ -57,7 +57,7 @@ _PROGRESS_ANSWERS = {
 }
 
 
-def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
+def make_run_answer(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
     """Return a run's outcome; None if the run does not exist, or the page does not start its DAG.
 
     The outcome of a run that has started another to carry out a plan is that run's.
@@ -83,7 +83,7 @@ def answer_of(session: Session, dag_id: str, run_id: str) -> RunAnswer | None:
         return _run_answer(session, dag_id, files) if files else RunAnswer(text=words.NO_FILES)
     started = read_xcom(session, dag_id, run_id, key="trigger_run_id", task="carry_out")
     if started is not None:
-        carries_out = answer_of(session, f"{REBALANCE_DAG}{dag_id.removeprefix(prefix)}", str(started))
+        carries_out = make_run_answer(session, f"{REBALANCE_DAG}{dag_id.removeprefix(prefix)}", str(started))
         return carries_out or RunAnswer(text=f"Run {started} carries out the plan.")
     rejected = RunAnswer(text=words.REJECTED)
     return rejected if prefix == APPLY_DAG else _by_hand_answer(session, run)
@@ -145,7 +145,7 @@ def _approval_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     facts = facts_of_dag(session, storage_of(cluster), dag_id)
     answer = facts.answer_about(run)
     if answer is not None and answer.carried_out_by:
-        approved = answer_of(session, f"{APPLY_DAG}{cluster}", answer.question.run_id)
+        approved = make_run_answer(session, f"{APPLY_DAG}{cluster}", answer.question.run_id)
         return approved or RunAnswer(text=f"The plan was approved {answer.by_text}.")
     entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
     waits = entry is not None and facts.answer_deadline(entry.settings, datetime.now(UTC)) is not None
@@ -203,7 +203,7 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
     if cluster is None:
         return None
     storage = ClusterStorage(root, cluster)
-    run = storage.run(name)
+    run = storage.run_folder(name)
     if run is None:
         return None
     try:
@@ -240,7 +240,7 @@ def replay_report(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
 def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
     """Return a DAG run's report; None if the folder with this untrusted name does not belong to the run."""
     cluster = cluster_of(dag_id, REPLAY_DAG)
-    folder = ClusterStorage(root, cluster).replay(name) if cluster else None
+    folder = ClusterStorage(root, cluster).replay_folder(name) if cluster else None
     if cluster is None or folder is None or not lies_below(root, folder / REPORT):
         return None
     try:

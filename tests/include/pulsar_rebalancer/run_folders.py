@@ -26,7 +26,7 @@ def rows(run_number: int, count: int) -> list[dict[str, Any]]:
 def stored_run(
     storage: ClusterStorage, at: datetime, *, number: int = 1, bundles: int = 3, ended: bool = True
 ) -> StoragePath:
-    run = storage.new_run(at)
+    run = storage.new_run_folder(at)
     made = rows(number, bundles)
     tables.write(
         run,

@@ -6,7 +6,7 @@ import pytest
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state import CountedSample, DecisionState, HitCount, commit, decide_counting, samples_after
+from pulsar_rebalancer.state import CountedSample, DecisionState, HitCount, commit, decide_hit_rules, samples_after
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SETTINGS = Settings(interval_seconds=60, state_max_gap=3)
@@ -39,7 +39,7 @@ def ago(seconds: float) -> datetime:
     ],
 )
 def test_a_sample_counts_once_per_interval(seconds: float, asked: dict[str, bool], reason: str, clear: bool) -> None:
-    found = decide_counting(state(counted_at=ago(seconds)), SETTINGS, NOW, **asked)
+    found = decide_hit_rules(state(counted_at=ago(seconds)), SETTINGS, NOW, **asked)
     assert (found.reason, found.clear) == (reason, clear)
     assert found.counts == (reason in ("counted", "gap"))
 
@@ -53,26 +53,26 @@ def test_a_sample_counts_once_per_interval(seconds: float, asked: dict[str, bool
     ],
 )
 def test_a_gap_ends_every_kind_of_hits_and_is_no_news_without_any(counters: dict[str, Any], reason: Reason) -> None:
-    found = decide_counting(state(counted_at=ago(86400), **counters), SETTINGS, NOW)
+    found = decide_hit_rules(state(counted_at=ago(86400), **counters), SETTINGS, NOW)
     assert (found.reason, found.clear) == (reason, reason is Reason.GAP)
 
 
 def test_another_strategy_starts_anew() -> None:
     before = state(counted_at=ago(60), strategy="UniformLoadShedder", samples={"b": CountedSample(30.0, ago(10))})
-    found = decide_counting(before, SETTINGS, NOW)
+    found = decide_hit_rules(before, SETTINGS, NOW)
     assert (found.reason, found.clear, found.samples) == (Reason.GAP, True, {})
 
 
 def test_a_strategy_that_counts_the_same_hits_goes_on_with_them() -> None:
     before = state(counted_at=ago(60), strategy="GainShedder", samples={"b": CountedSample(30.0, ago(10))})
-    found = decide_counting(before, SETTINGS, NOW, has_same_hits=True)
+    found = decide_hit_rules(before, SETTINGS, NOW, has_same_hits=True)
     assert (found.reason, found.clear, found.samples) == (Reason.COUNTED, False, {"b": 30.0})
 
 
 def test_a_sample_may_be_repeated_for_a_host_interval() -> None:
     samples = {"young": 53.9, "new": 0.0, "old": 54.0, "future": -0.5}
     before = state(samples={name: CountedSample(50.0, ago(seconds)) for name, seconds in samples.items()})
-    found = decide_counting(before, SETTINGS, NOW)
+    found = decide_hit_rules(before, SETTINGS, NOW)
     assert found.samples == {"young": 50.0, "new": 50.0}
     assert found.is_repeated({"young": 50.0})
     assert not found.is_repeated({"young": 50.1})

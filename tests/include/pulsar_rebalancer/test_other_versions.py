@@ -48,11 +48,11 @@ def test_documents(storage, path, read, changes):
 @pytest.mark.parametrize("version", ["0", "2"])
 def test_tables_of_a_run(storage, version):
     run = stored_run(storage, NOW)
-    assert Snapshot(run).table("brokers").num_rows == 2
+    assert Snapshot(run).read_table("brokers").num_rows == 2
     of_version(run / "input" / "brokers.parquet", version)
 
     with pytest.raises(SnapshotError, match=rf"version {version}; this release reads version 1 \[file_damaged\]"):
-        Snapshot(run).table("brokers")
+        Snapshot(run).read_table("brokers")
 
 
 @pytest.mark.parametrize("kind", ["runs", "decisions"])

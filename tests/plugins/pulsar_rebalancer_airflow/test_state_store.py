@@ -30,14 +30,14 @@ def test_documents_come_back_as_they_were(state, storage):
 
 
 def committed(storage: ClusterStorage) -> None:
-    CommitMark(seq=7, at=NOW).write(storage.new_run(NOW))
+    CommitMark(seq=7, at=NOW).write(storage.new_run_folder(NOW))
 
 
 def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage):
     store = store_of(MemoryState(documents={}))
-    (storage.new_run(NOW) / "outcome.json").write_json({})
+    (storage.new_run_folder(NOW) / "outcome.json").write_json({})
 
-    assert (store.get(DecisionState), store.lost_documents(), store.orders().lost) == (DecisionState(), {}, "")
+    assert (store.get(DecisionState), store.lost_documents(), store.orders().lost_text) == (DecisionState(), {}, "")
 
     committed(storage)
 
@@ -62,7 +62,7 @@ def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(state, 
     orders = store.orders()
 
     assert store.lost_documents() == {"drains": why}
-    assert (orders.lost, list(orders.get(Drains).brokers)) == (f"drains: {why}", ["b:1"])
+    assert (orders.lost_text, list(orders.get(Drains).brokers)) == (f"drains: {why}", ["b:1"])
 
 
 def test_documents_are_read_once(state, storage):

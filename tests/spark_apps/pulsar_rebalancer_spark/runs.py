@@ -103,7 +103,7 @@ def make(
     at: datetime = NOW,
     **settings: Any,
 ) -> StoragePath:
-    run = ClusterStorage(str(root), cluster).new_run(at)
+    run = ClusterStorage(str(root), cluster).new_run_folder(at)
     write(run, content)
     RunRequest(
         cluster=cluster,

@@ -12,7 +12,7 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run.tables import BUNDLES, MEANS
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_spark import bundle_means
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 pytestmark = pytest.mark.system
 
@@ -49,7 +49,7 @@ def test_sixteen_times_the_bundles(spark, tmp_path, settings):
         def decided(root=root, run=run):
             given = RunInput.read(run.uri)
             given.new_means_file.delete()
-            assert decide(lambda: spark, given).bundles_taken
+            assert decide_run(lambda: spark, given).bundles_taken
 
         def yardstick(run=run, means=means):
             bundles = bundle_means.read_frame(spark, [run / "input" / "bundles.parquet"], BUNDLES)

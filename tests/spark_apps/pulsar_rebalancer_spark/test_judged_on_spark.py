@@ -83,5 +83,5 @@ def clusters_to_judge(draw: st.DrawFn) -> Judged:
 def test_judges_as_the_numpy_form(spark, listed):
     clusters = {f"c{number:02}": each for number, each in enumerate(listed)}
     assert judge(spark, clusters) == {
-        name: avg_shedder.judge(each.sample, each.hits, each.hot) for name, each in clusters.items()
+        name: avg_shedder.judge_pairs(each.sample, each.hits, each.hot) for name, each in clusters.items()
     }

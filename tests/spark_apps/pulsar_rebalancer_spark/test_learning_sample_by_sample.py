@@ -25,7 +25,7 @@ from pulsar_rebalancer.strategies import scoring
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS
 from pulsar_rebalancer_spark import rebalance
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 SAMPLES, SATURATED, RESTARTED = 12, 8, 5
 """Number of samples, the first of those whose bottleneck is the network, and that before which a broker restarts."""
@@ -76,13 +76,13 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         for params in [FORCED, None] if number == 5 else [None]:
             folder = runs.make(tmp_path, tables, state=state, moves=moves, at=at, params=params, strategy="GainShedder")
             given = RunInput.read(folder.uri)
-            decide(lambda: spark, given)
+            decide_run(lambda: spark, given)
             after = plan.read_state(folder)
             if params is FORCED:
                 assert after.strategy_state == state.strategy_state
                 assert after.means == state.means
         state = after
-        learning = columns.learn(
+        learning = columns.learn_from_sample(
             known,
             owner,
             carried(2 * rate, size),
@@ -96,7 +96,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         network = number > SATURATED
         assert known.bottleneck == ("bandwidth_out" if network else "cpu")
         assert known.samples == (number - SATURATED if network else number + 1)
-        corrected += any(any(correction) for correction in learning.corrections.values())
+        corrected += any(any(correction) for correction in learning.correction_by_broker.values())
         stored = StrategyState.parse({}, state.strategy_state).shedder.learned
         assert stored.points == pytest.approx(known.points, rel=1e-4)
         assert (stored.samples, stored.quiet) == (known.samples, known.quiet)
@@ -122,29 +122,31 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     at += timedelta(minutes=1)
     folder = runs.make(tmp_path, content, state=state, at=at, validation=validation, strategy="GainShedder")
     given = RunInput.read(folder.uri)
-    summary = decide(lambda: spark, given)
+    summary = decide_run(lambda: spark, given)
     last = StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned
-    rate[-1] = columns.costs.quick[-1] * UNIT_DIVISORS[Measure.THROUGHPUT] / size[-1] / 2
+    rate[-1] = columns.costs.quick_rate[-1] * UNIT_DIVISORS[Measure.THROUGHPUT] / size[-1] / 2
     last_sample: Any = {"brokers": given.brokers, "recent_moves": [], "settings": given.settings, "minute": minute + 1}
-    expected = columns.learn(known, owner, carried(2 * rate, size), **last_sample, is_counted=True).learned.points
+    expected = columns.learn_from_sample(
+        known, owner, carried(2 * rate, size), **last_sample, is_counted=True
+    ).learned.points
     assert last.points == pytest.approx(expected, rel=1e-4)
     again = {row["bundle"]: row for row in given.new_costs_file.read_table().to_pylist()}
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]
 
     # Neither order nor partitions of the input change the plan.
-    sums = learning_of(given).learning.sums
+    sums = learning_of(given).learning_result.sums
     runs.shuffle(folder)
-    assert learning_of(RunInput.read(folder.uri)).learning.sums == sums
+    assert learning_of(RunInput.read(folder.uri)).learning_result.sums == sums
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
     given.new_means_file.delete()
     given.new_costs_file.delete()
-    assert decide(lambda: spark, RunInput.read(folder.uri)) == summary
+    assert decide_run(lambda: spark, RunInput.read(folder.uri)) == summary
 
     # If nothing can be learned, the run fails.
     damaged = RunInput.read(folder.uri)
     (folder / "input" / "bundles.parquet").write_bytes(b"damaged")
     with pytest.raises(SnapshotError, match="file_damaged"):
-        decide(lambda: spark, damaged)
+        decide_run(lambda: spark, damaged)
 
 
 def carried(rate: Floats, size: Floats) -> Floats:
@@ -160,7 +162,7 @@ def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, 
         content = runs.tables("east", 4, 24, seed=number)
         folder = runs.make(tmp_path, content, state=state, at=at, strategy=strategy, hit_count_low=9, hit_count_high=9)
         given = RunInput.read(folder.uri)
-        summary = decide(lambda: spark, given)
+        summary = decide_run(lambda: spark, given)
         recorded = commit(state, plan.read_state(folder))
         assert recorded is not None
         state = recorded
@@ -193,7 +195,7 @@ def as_avg_shedder(spark: SparkSession, root: Path, state: DecisionState) -> Non
     for strategy in (Strategy.AVG, Strategy.GAIN):
         at = runs.NOW + timedelta(minutes=1)
         folder = runs.make(root, content, state=state, at=at, strategy=strategy, **settings)
-        summary = decide(lambda: spark, RunInput.read(folder.uri))
+        summary = decide_run(lambda: spark, RunInput.read(folder.uri))
         assert ("[memory_decides]" in summary.sentence) is (strategy is Strategy.GAIN)
         plans.append((folder / "plan" / "moves.parquet").read_table().to_pylist())
     assert plans[0] == plans[1]

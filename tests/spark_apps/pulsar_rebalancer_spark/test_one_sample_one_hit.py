@@ -17,7 +17,7 @@ from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.state import DecisionState, HitCount, StrategyState
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 PATIENT = {"low_threshold": 15, "high_threshold": 1000, "hit_count_low": 8}
 OWN = RunParams(hit_count_low=1)
@@ -40,7 +40,7 @@ class Cluster:
         changed = params.model_dump(exclude_none=True, include=set(THRESHOLD_FIELDS))
         settings = PATIENT | {"mode": "auto"} | given | changed
         self.folder = runs.make(self.root, self.content, state=self.state, params=params, at=self.now, **settings)
-        summary = decide(lambda: self.spark, RunInput.read(self.folder.uri))
+        summary = decide_run(lambda: self.spark, RunInput.read(self.folder.uri))
         self.state = plan.read_state(self.folder)
         if settings["mode"] == "auto":
             self.state = self.state.without_restarts()
@@ -118,7 +118,7 @@ def test_only_a_pair_that_is_carried_out_starts_anew(spark, tmp_path, params, se
     changed = params.model_dump(exclude_none=True, include=set(THRESHOLD_FIELDS))
     given = PATIENT | {"mode": "auto"} | settings | changed
     run = runs.make(tmp_path, content, state=state, params=params, **given)
-    summary = decide(lambda: spark, RunInput.read(run.uri))
+    summary = decide_run(lambda: spark, RunInput.read(run.uri))
     left = plan.read_state(run)
     assert summary.pairs_fired == 2
     assert left.hits == state.hits
@@ -131,12 +131,12 @@ def test_means_that_a_recorded_plan_names_are_not_written_again(cluster, spark, 
     summary = cluster.run(0)
     means = tmp_path / "east" / "state" / cluster.state.means
     files = {file.name: file.stat().st_mtime_ns for file in means.iterdir()}
-    assert decide(lambda: spark, RunInput.read(cluster.folder.uri)) == summary
+    assert decide_run(lambda: spark, RunInput.read(cluster.folder.uri)) == summary
     assert {file.name: file.stat().st_mtime_ns for file in means.iterdir()} == files
     # Another verdict on the sample is another table.
     (refused,) = cluster.content["bundles"]["bundle"].to_pylist()[:1]
     Validation(findings=(Finding(reason=Reason.TWO_OWNERS, subject=refused),)).write(cluster.folder)
-    decide(lambda: spark, RunInput.read(cluster.folder.uri))
+    decide_run(lambda: spark, RunInput.read(cluster.folder.uri))
     other = plan.read_state(cluster.folder).means
     assert other != means.name
     assert refused not in pa.parquet.read_table(means.with_name(other))["bundle"].to_pylist()

@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer_spark import bundle_means, rebalance
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 SHEDDING: dict[Strategy, dict[str, Any]] = {
     Strategy.THRESHOLD: {"min_unload_bundle_throughput": 0, "history_percentage": 0.5},
@@ -23,7 +23,7 @@ SHEDDING: dict[Strategy, dict[str, Any]] = {
 
 
 def decided(spark, root, run):
-    return decide(lambda: spark, RunInput.read(run.uri))
+    return decide_run(lambda: spark, RunInput.read(run.uri))
 
 
 @pytest.mark.parametrize("strategy", SHEDDING)

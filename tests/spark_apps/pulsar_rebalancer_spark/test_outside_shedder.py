@@ -10,13 +10,13 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.errors import SettingsError
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 PATH = outside_shedder.PATH
 
 
 def decided(spark, root, run):
-    return decide(lambda: spark, RunInput.read(run.uri))
+    return decide_run(lambda: spark, RunInput.read(run.uri))
 
 
 def test_outside_shedder_collects_hits_and_fires(spark, tmp_path, monkeypatch):

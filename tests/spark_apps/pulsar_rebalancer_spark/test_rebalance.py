@@ -28,7 +28,7 @@ from pulsar_rebalancer.state import DecisionState, HitCount, MovesState, Unload
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer_spark import application, rebalance
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 ROOT = Path(__file__).parents[3]
 EAGER: dict[str, Any] = {"hit_count_low": 1, "hit_count_high": 1}
@@ -40,7 +40,7 @@ UNDER_POLICIES = (
 
 
 def decided(spark, root, run):
-    return decide(lambda: spark, RunInput.read(run.uri))
+    return decide_run(lambda: spark, RunInput.read(run.uri))
 
 
 def specified(root, run, previous=()):
@@ -48,7 +48,7 @@ def specified(root, run, previous=()):
     given = RunInput.read(run.uri)
     brokers, bundles = runs.sample(given, previous)
     force = force_threshold(given.request)
-    sample = ClusterSample(brokers, bundles, given.settings, counting=given.counting, force_threshold=force)
+    sample = ClusterSample(brokers, bundles, given.settings, counting=given.hit_rules, force_threshold=force)
     return decided_of(sample, given.state.decision.hits, given.policies)
 
 

@@ -10,11 +10,11 @@ from pulsar_rebalancer.replay.closed_loop import replay
 from pulsar_rebalancer.replay.replay_run import prepare
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.snapshots import record
-from pulsar_rebalancer.replay.variant_outcome import Agreement, metrics
+from pulsar_rebalancer.replay.variant_outcome import Agreement, metrics_of
 from pulsar_rebalancer.replay.variants import ANSWER, CURRENT_VARIANT, REPORT, REQUEST, TABLE, ReplayRequest
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_spark.replay import run
+from pulsar_rebalancer_spark.replay import run_replays
 
 A, B = "a:8080", "b:8080"
 GRID = [{"strategy": "AvgShedder", "hit_count_high": [1, 3, 20]}, {"strategy": ["ThresholdShedder", "TransferShedder"]}]
@@ -45,17 +45,17 @@ def test_clusters_variants_and_days_side_by_side(
     whole, days = request(tmp_path, "whole", 80), request(tmp_path, "days", 70, days_apart=True, worth=0)
     ready = [prepare(str(tmp_path), folder) for folder in (whole, days, request(tmp_path, "broken", 80))]
     (ready[2].work / "samples" / "0").delete()
-    failed = run(spark.sparkContext, ready)
+    failed = run_replays(spark.sparkContext, ready)
     # One that fails is named, and takes no other along.
-    assert list(failed) == [ready[2].folder.uri]
-    assert "[file_missing]" in failed[ready[2].folder.uri]
+    assert list(failed) == [ready[2].replay_folder.uri]
+    assert "[file_missing]" in failed[ready[2].replay_folder.uri]
 
     asked = ReplayRequest.read(whole)
     target = StoragePath(str(tmp_path / "here"))
     record(ClusterStorage(str(tmp_path), "whole"), asked.settings, asked.start, asked.end, target)
     variants = asked.variants.variants
     *outcomes, recording = replay(Recording.read(target), variants, asked.settings)
-    here = [metrics(outcome, 16) for outcome in outcomes]
+    here = [metrics_of(outcome, 16) for outcome in outcomes]
     table = (whole / TABLE).read_table().to_pylist()
     assert [{name: row[name] for name in here[0]._fields} for row in table] == [each._asdict() for each in here]
     assert [row["variant"] for row in table if row["current"]] == [CURRENT_VARIANT]

@@ -26,7 +26,7 @@ from pulsar_rebalancer.run.tables import AVERAGES, BROKERS, BUNDLES, CLUSTER, RE
 from pulsar_rebalancer.state import DecisionState, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 MINUTES, EACH = 6, 24
 BROKERIDS = [f"{letter}.pulsar:8080" for letter in "abcdef"]
@@ -73,14 +73,14 @@ def tables(brokers: list[dict[str, Any]], bundles: list[dict[str, Any]]) -> dict
         row |= {"topics": int(row["topics"]), "reserved_by": POLICIES.reserving_policy(row["broker"])}
     for row in bundles:
         row |= {"cluster": "east", "owners": 1, "producers": 1, "consumers": 1, "cache_size": 0}
-        row |= {"topics": int(row["topics"]), "policy": POLICIES.kind(namespace_of(row["bundle"]))}
+        row |= {"topics": int(row["topics"]), "policy": POLICIES.policy_kind(namespace_of(row["bundle"]))}
     rows = {"cluster": ([{"cluster": "east"}], CLUSTER), "brokers": (brokers, BROKERS), "bundles": (bundles, BUNDLES)}
     return {name: pa.Table.from_pylist(found, schema=schema) for name, (found, schema) in rows.items()}
 
 
 def of_minute(minute: Minute) -> dict[str, pa.Table]:
     """A minute of the variant as collect would have left it."""
-    of = minute.brokers
+    of = minute.broker_loads
     brokers = [
         {"broker": name, "version": of.versions[i]}
         | {f"{what}_usage": _number(of.usage[row, i]) for row, what in enumerate(RESOURCES)}
@@ -91,7 +91,7 @@ def of_minute(minute: Minute) -> dict[str, pa.Table]:
     ]
     bundles = [
         {"broker": BROKERIDS[minute.owner[i]], "bundle": name, "topics": 1}
-        | dict(zip(TRAFFIC, minute.bundles[: len(TRAFFIC), i].tolist(), strict=True))
+        | dict(zip(TRAFFIC, minute.bundle_loads[: len(TRAFFIC), i].tolist(), strict=True))
         for i, name in enumerate(NAMES)
         if minute.owner[i] != NOBODY
     ]
@@ -132,13 +132,13 @@ def test_every_minute_is_decided_as_a_run_decides_it(
     storage, target = ClusterStorage(str(tmp_path / "recorded"), "east"), StoragePath(str(tmp_path / "recording"))
     record(storage, Settings(**settings), runs.NOW, runs.NOW + timedelta(minutes=MINUTES), target)
     steps: list[tuple[Minute, list[IndexedMove]]] = []
-    judge = Balancer.decide
+    judge = Balancer.choose_moves
 
     def noted(balancer: Balancer, minute: Minute) -> list[IndexedMove]:
         steps.append((minute, judge(balancer, minute)))
         return steps[-1][1]
 
-    monkeypatch.setattr(Balancer, "decide", noted)
+    monkeypatch.setattr(Balancer, "choose_moves", noted)
     replay(Recording.read(target), [Variant("it", Settings(**settings))], Settings(**settings))
 
     state, unloads, reasons, moved = DecisionState(), dict[str, Unload](), set[object](), 0
@@ -153,9 +153,9 @@ def test_every_minute_is_decided_as_a_run_decides_it(
             at=at,
             **settings,
         )
-        summary = decide(lambda: spark, RunInput.read(run.uri))
+        summary = decide_run(lambda: spark, RunInput.read(run.uri))
         planned = plan.verified_actions(run, summary).moves
-        found = {(NAMES[move.bundle], BROKERIDS[move.destination]) for move in moves}
+        found = {(NAMES[move.bundle_index], BROKERIDS[move.broker_index]) for move in moves}
         assert found == {(move.bundle, move.destination) for move in planned}, number
         moved += len(found)
         reasons |= set((run / "plan" / "moves.parquet").read_table()["reason"].to_pylist())

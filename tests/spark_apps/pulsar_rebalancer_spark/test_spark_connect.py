@@ -32,7 +32,7 @@ from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import app_path, driver_environment
 from pulsar_rebalancer_airflow.options import FAILURE, STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
-from pulsar_rebalancer_spark.rebalance import decide
+from pulsar_rebalancer_spark.rebalance import decide_run
 
 pytestmark = pytest.mark.system
 
@@ -94,7 +94,7 @@ def test_the_same_plans_after_a_killed_task_whose_run_has_ended_too(spark, tmp_p
     other: dict[str, Any] = {"strategy": Strategy.THRESHOLD, "min_unload_bundle_throughput": 0}
     ours = eager | {"strategy": Strategy.GAIN}
     made = [runs.make(tmp_path, runs.tables("east", 6, 20), **settings) for settings in (eager, other, ours)]
-    here = [decide(lambda: spark, RunInput.read(run.uri)) for run in made]
+    here = [decide_run(lambda: spark, RunInput.read(run.uri)) for run in made]
     assert all(summary.bundles_taken for summary in here)
     for run in made:
         (run / "plan").delete()
@@ -126,7 +126,7 @@ def test_a_server_that_does_not_see_the_storage_is_told_apart(tmp_path, server, 
     with driver_environment():
         application = ConnectedApplication(command, server_environment(server.connection(), "here"))
     with pytest.raises(AirflowException, match=r"not decided: .*\[file_missing\]"):
-        application.wait(told.append)
+        application.wait_for_end(told.append)
 
     assert [line for line in told if "cannot find the storage root" in line]
 

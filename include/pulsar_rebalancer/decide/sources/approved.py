@@ -27,17 +27,17 @@ from pulsar_rebalancer.strategies.sample import CandidateMove
 class EarlierPlan(NamedTuple):
     """An earlier plan, and the new sample in which it is carried out.
 
-    `approved` is False if the plan's hash was given. `restarts` are the brokers whose hits are reset when the
+    `is_approved` is False if the plan's hash was given. `restart_samples` are the brokers whose hits are reset when the
     plan is carried out, each with the plan's sample.
     """
 
     sample: PlanningSample
     summary: Summary
-    record: ManualPlanRecord
-    approved: bool
+    manual_plan: ManualPlanRecord
+    is_approved: bool
     moves: list[Move]
-    splits: list[Row]
-    restarts: Mapping[str, CountedSample]
+    split_rows: list[Row]
+    restart_samples: Mapping[str, CountedSample]
 
 
 def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
@@ -61,15 +61,15 @@ def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPla
     return EarlierPlan(
         sample=PlanningSample.read(snapshot, overruled),
         summary=summary,
-        record=ManualPlanRecord(by=asked_by, request=wanted, carries_out=summary.hash, **who),
-        approved=handed.approved,
+        manual_plan=ManualPlanRecord(by=asked_by, request=wanted, carries_out=summary.hash, **who),
+        is_approved=handed.approved,
         moves=list(moves),
-        splits=split_rows(folder),
-        restarts=read_state(folder).restarts,
+        split_rows=split_rows(folder),
+        restart_samples=read_state(folder).restarts,
     )
 
 
-def proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
+def approved_proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
     """Return the candidates of an earlier plan, and the check for room if some of them leave drained brokers."""
     sample = earlier_plan.sample
     leave = [
@@ -82,7 +82,7 @@ def proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[
     if not leave:
         return moves, None
     drains = _drain_proposal(sample.snapshot, earlier_plan.summary, leave)
-    return [*drains.moves, *moves], drains.make_room
+    return [*drains.moves, *moves], drains.new_check
 
 
 def _repeated_request(sample: PlanningSample, move: Move) -> RequestedMove:
@@ -92,7 +92,7 @@ def _repeated_request(sample: PlanningSample, move: Move) -> RequestedMove:
 
 def _shown_plan(storage: ClusterStorage, request: RunRequest, record: HandedOverPlan) -> tuple[StoragePath, Summary]:
     entry, oldest = record.plan, timedelta(minutes=request.resolved.settings.max_awaiting_minutes)
-    folder = storage.run(entry.plan_id)
+    folder = storage.run_folder(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"run {entry.plan_id} did not make the plan {request.params.plan[:16]}")
     age = request.collected_at - entry.at
@@ -112,9 +112,7 @@ def _drain_proposal(snapshot: Snapshot, shown_summary: Summary, moves: Sequence[
     }
 
     def moves_of_drain(_: PlanningSample, source: str) -> list[RequestedMove]:
-        released = None if source in drained else Reason.NOT_DRAINED
-        return [
-            RequestedMove(move.bundle, move.destination, released, source) for move in moves if move.source == source
-        ]
+        reason = None if source in drained else Reason.NOT_DRAINED
+        return [RequestedMove(move.bundle, move.destination, reason, source) for move in moves if move.source == source]
 
     return drain_moves(snapshot, overruled, moves_of_drain, planned_only=True)[0]

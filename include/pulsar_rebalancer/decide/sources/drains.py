@@ -9,7 +9,7 @@ from dataclasses import replace
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import why_wait
+from pulsar_rebalancer.decide.rolling import why_waits
 from pulsar_rebalancer.decide.sources.filling import recent_arrivals
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
@@ -54,17 +54,17 @@ def drain_moves(
     def new_capacity() -> SpareCapacity:
         return SpareCapacity(samples, overruled, planned_only=planned_only)
 
-    return Proposal(moves, lambda _: SourceReport([]), make_room=new_capacity), samples
+    return Proposal(moves, lambda _: SourceReport([]), new_check=new_capacity), samples
 
 
 def drain_proposal(snapshot: Snapshot) -> Proposal:
     """Return the moves that empty the drained brokers, of which there is at least one."""
     drained = snapshot.state.drains.brokers
     overruled = {broker: drain.overrule for broker, drain in drained.items()}
-    wanted, samples = drain_moves(snapshot, overruled, broker_moves)
+    wanted, samples = drain_moves(snapshot, overruled, moves_off_broker)
     roll = snapshot.state.roll
-    if roll is not None and why_wait(roll.listed, snapshot.starts, snapshot.problems, ()):
-        held = roll.drains()
+    if roll is not None and why_waits(roll.listed, snapshot.starts, snapshot.problems, ()):
+        held = roll.roll_drains()
         paused = [move.put_off(Reason.ROLLING) if move.source in held else move for move in wanted.moves]
         wanted = replace(wanted, moves=paused)
 
@@ -76,14 +76,14 @@ def drain_proposal(snapshot: Snapshot) -> Proposal:
         return SourceReport(
             [_drain_decision(samples[broker], broker, pairs[broker], drained[broker]) for broker in sorted(pairs)],
             f"Drained: {', '.join(progress)}, {leave} to move",
-            {broker: samples[broker].traffic[broker] for broker in givers},
-            drains=progress,
+            {broker: samples[broker].broker_traffic[broker] for broker in givers},
+            drain_progress=progress,
         )
 
-    return replace(wanted, report=report)
+    return replace(wanted, make_report=report)
 
 
-def broker_moves(sample: PlanningSample, broker: str) -> list[RequestedMove]:
+def moves_off_broker(sample: PlanningSample, broker: str) -> list[RequestedMove]:
     return [RequestedMove(bundle.bundle, source=broker) for bundle in sample.bundles.of_broker(broker)]
 
 
@@ -92,7 +92,7 @@ def _drain_decision(sample: PlanningSample, broker: str, pair: int, drain: Drain
         source=broker,
         reason=Reason.DRAIN,
         pair=pair,
-        source_score=sample.scores.get(broker),
+        source_score=sample.broker_scores.get(broker),
         fired=True,
         explanation=f"{broker} is drained by {drain.by or 'unknown'}: {drain.reason}",
         measure=Measure.THROUGHPUT,

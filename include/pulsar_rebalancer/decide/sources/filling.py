@@ -36,11 +36,11 @@ def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     if not brokers:
         return None
     sample = PlanningSample.read(snapshot)
-    healthy = [name for name in brokers if name not in sample.left_out]
+    healthy = [name for name in brokers if name not in sample.left_out_reasons]
     if not healthy:
         return None
-    mean = fmean(value for name, value in sample.scores.items() if name not in sample.left_out)
-    empty = [name for name in healthy if sample.scores[name] < mean - _FILLED_MARGIN]
+    mean = fmean(value for name, value in sample.broker_scores.items() if name not in sample.left_out_reasons)
+    empty = [name for name in healthy if sample.broker_scores[name] < mean - _FILLED_MARGIN]
     requested = fill_moves(sample, empty) if empty else []
     moves = place_moves(sample, candidates_of(sample, requested, -len(requested)))
     return Proposal(
@@ -56,8 +56,8 @@ def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[Requested
     """
     for broker in brokers:
         check_receiver(sample, broker)
-    scores, policies = dict(sample.scores), sample.policy_filter()
-    mean = fmean(value for name, value in scores.items() if name not in sample.left_out)
+    scores, policies = dict(sample.broker_scores), sample.policy_filter()
+    mean = fmean(value for name, value in scores.items() if name not in sample.left_out_reasons)
     pools = {
         source: sorted(
             (
@@ -95,26 +95,24 @@ def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[Requested
     return requested
 
 
-def unreported_points(sample: PlanningSample) -> dict[str, float]:
+def unreported_gains(sample: PlanningSample) -> dict[str, float]:
     """Return, by owner, the score points of recently moved bundles that its report might not include yet.
 
     Scores are assumed to be proportional to traffic, with the same factor for all brokers.
     """
     points: dict[str, float] = {}
-    traffic = math.fsum(sample.traffic[name] for name in sample.scores)
+    traffic = math.fsum(sample.broker_traffic[name] for name in sample.broker_scores)
     for bundle in recent_unloads(sample.snapshot) if traffic else ():
-        if (owner := sample.owners.get(bundle)) in sample.scores:
+        if (owner := sample.owners.get(bundle)) in sample.broker_scores:
             share = sample.bundles.find(owner, bundle).msg_throughput / traffic
-            points[owner] = points.get(owner, 0.0) + share * math.fsum(sample.scores.values())
+            points[owner] = points.get(owner, 0.0) + share * math.fsum(sample.broker_scores.values())
     return points
 
 
 def recent_unloads(snapshot: Snapshot) -> dict[str, Unload]:
     """Return recent unloads, by bundle, that the new owner's report might not include yet."""
     now = snapshot.request.collected_at
-    return {
-        bundle: unload for bundle, unload in snapshot.state.moves.unloads.items() if abs(now - unload.at) < _REPORT_LAG
-    }
+    return {name: unload for name, unload in snapshot.state.moves.unloads.items() if abs(now - unload.at) < _REPORT_LAG}
 
 
 def recent_arrivals(snapshot: Snapshot, broker: str) -> set[str]:
@@ -137,6 +135,6 @@ def check_receiver(sample: PlanningSample, broker: str) -> None:
     """Raise a PlanError if a broker cannot receive bundles: `unknown_name`, or why it is excluded."""
     if broker not in sample.listed_brokers:
         raise PlanError(Reason.UNKNOWN_NAME, f"{broker} is not one of the {len(sample.listed_brokers)} active brokers")
-    if broker in sample.left_out:
-        reason = sample.left_out[broker]
+    if broker in sample.left_out_reasons:
+        reason = sample.left_out_reasons[broker]
         raise PlanError(reason, f"{broker} cannot take bundles: {reason.meaning}")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
 from pulsar_rebalancer.decide.planning import MEASURE, Proposal, RequestedMove, SourceReport
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
-from pulsar_rebalancer.decide.sources.drains import broker_moves
+from pulsar_rebalancer.decide.sources.drains import moves_off_broker
 from pulsar_rebalancer.decide.sources.filling import check_receiver, fill_moves
 from pulsar_rebalancer.decide.split_planning import Cut, find_cut
 from pulsar_rebalancer.errors import PlanError
@@ -39,14 +39,14 @@ def requested_moves(sample: PlanningSample, storage: ClusterStorage, request: Pl
     if request.action is Action.FILL:
         return fill_moves(sample, request.broker)
     if request.action is Action.UNDO:
-        folder = storage.run(request.run)
+        folder = storage.run_folder(request.run)
         if folder is None:
             raise PlanError(Reason.FILE_MISSING, f"run: {request.run!r} is not the name of a run's folder (plan_id)")
         return undo_moves(sample, Outcome.read(folder))
     return unload_moves(sample, request.bundles, request.destination)
 
 
-def proposal(
+def requested_proposal(
     sample: PlanningSample, moves: Iterable[CandidateMove], record: ManualPlanRecord, splits: Sequence[Row] = ()
 ) -> Proposal:
     """Return the moves of a manual plan, or of one that is carried out, with a decision for each source."""
@@ -77,7 +77,7 @@ def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: M
             source=moved[0].source,
             reason=Reason.BY_HAND,
             pair=pair,
-            source_score=sample.scores.get(moved[0].source),
+            source_score=sample.broker_scores.get(moved[0].source),
             fired=True,
             explanation=f"{record.by or 'Somebody'} {asked}",
             measure=MEASURE,
@@ -151,7 +151,7 @@ def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidat
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"the topics of {bundle.bundle} were not read")
-    single, given = sample.snapshot.extensible, len(request.positions)
+    single, given = sample.snapshot.is_extensible, len(request.positions)
     if single and given > 1:
         raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager accepts only one")
     tried = {
@@ -189,11 +189,11 @@ def drain_moves(sample: PlanningSample, brokers: Collection[str]) -> list[Reques
     Raises PlanError: `unknown_name`, `last_broker`, or the reason why the broker is left out.
     """
     for broker in brokers:
-        if sample.left_out.get(broker) is not Reason.DRAINING:
+        if sample.left_out_reasons.get(broker) is not Reason.DRAINING:
             check_receiver(sample, broker)
     if not sample.cluster_sample.compared_brokers:
         raise PlanError(Reason.LAST_BROKER, f"no broker would be left to take the bundles of {', '.join(brokers)}")
-    return [move for broker in brokers for move in broker_moves(sample, broker)]
+    return [move for broker in brokers for move in moves_off_broker(sample, broker)]
 
 
 def undo_moves(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:

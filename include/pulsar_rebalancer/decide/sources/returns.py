@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, giving, place_moves
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.sources.filling import unreported_points
+from pulsar_rebalancer.decide.sources.filling import unreported_gains
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason, counts_text
 from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES
@@ -27,7 +27,7 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
     no broker reports are ignored. If all bundles stay, the plan has only the reasons.
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
-    requested = _requested_moves(sample, parent_bundles(sample.owners, bundles), home_broker, since_run)
+    requested = _requested_moves(sample, parent_by_bundle(sample.owners, bundles), home_broker, since_run)
     hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
@@ -37,12 +37,12 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
 
     def new_capacity() -> SpareCapacity:
-        return SpareCapacity(dict.fromkeys(sources, sample), planned_only=True, gained_points=unreported_points(sample))
+        return SpareCapacity(dict.fromkeys(sources, sample), planned_only=True, gained_points=unreported_gains(sample))
 
     def renumbered(capped_moves: Sequence[CandidateMove]) -> list[CandidateMove]:
         return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped_moves)
 
-    return Proposal(moves, lambda moves: _return_report(sample, moves), make_room=new_capacity, renumber=renumbered)
+    return Proposal(moves, lambda moves: _return_report(sample, moves), new_check=new_capacity, renumber=renumbered)
 
 
 def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
@@ -52,7 +52,7 @@ def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> So
     return SourceReport([], f"Not brought back: {counts_text(reasons)}")
 
 
-def parent_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
+def parent_by_bundle(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:
     names, ranges = frozenset(known_bundles), dict[str, list[tuple[HashRange, str]]]()
     for name in sorted(names):
         ranges.setdefault(namespace_of(name), []).append((HashRange.of_bundle(name), name))
@@ -63,7 +63,7 @@ def parent_bundles(bundles: Iterable[str], known_bundles: Collection[str]) -> di
         elif found := ranges.get(namespace_of(bundle)):
             part = HashRange.of_bundle(bundle)
             whole, name = found[max(bisect_right(found, part.lower, key=lambda entry: entry[0].lower) - 1, 0)]
-            if whole.contains(part):
+            if whole.contains_range(part):
                 wholes[bundle] = name
     return wholes
 

@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.state import HitRules, StrategyState
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
 from pulsar_rebalancer.strategies.learning import LearningResult
-from pulsar_rebalancer.strategies.placement import place
+from pulsar_rebalancer.strategies.placement import place_candidates
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, Judge, SheddingResult
 from pulsar_rebalancer.strategies.scoring import Brokers
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -29,33 +29,33 @@ class StrategyInput:
 
     Attributes:
         brokers: all brokers that the cluster lists.
-        state: the strategy's state after the last counted run.
+        strategy_state: the strategy's state after the last counted run.
         policies: isolation policies, anti-affinity groups and failure domains.
-        forced: True if the run moves bundles without waiting for hits.
+        is_forced: True if the run moves bundles without waiting for hits.
         force_threshold: smallest gap, in score points, at which a forced run moves bundles.
-        unloaded_brokers: seconds between each broker's last unload and the sample.
-        lesson: what a shedder that learns has learned up to this sample.
+        seconds_since_unload: seconds between each broker's last unload and the sample.
+        learning: what a shedder that learns has learned up to this sample.
         seed: for choosing among equally good destinations; the same seed gives the same plan.
         judge: how pairs of brokers are judged; None for numpy.
-        brief: True if nobody reads the decisions that change nothing.
+        may_omit_decisions: True if nobody reads the decisions that change nothing.
     """
 
     settings: Settings
     brokers: Sequence[BrokerSample]
     bundles: Bundles
-    counting: HitRules
-    state: StrategyState = field(default_factory=StrategyState)
+    hit_rules: HitRules
+    strategy_state: StrategyState = field(default_factory=StrategyState)
     policies: Policies = field(default_factory=Policies)
-    forced: bool = False
+    is_forced: bool = False
     force_threshold: float | None = None
-    unloaded_brokers: Mapping[str, float] = field(default_factory=dict)
+    seconds_since_unload: Mapping[str, float] = field(default_factory=dict)
     learning: LearningResult = field(default_factory=LearningResult)
     seed: str = ""
     judge: Judge | None = None
-    brief: bool = False
+    may_omit_decisions: bool = False
 
 
-def proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapping[Measure, float]]) -> Proposal:
+def strategy_proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapping[Measure, float]]) -> Proposal:
     """Return what the strategy wants; drains' traffic is in msg/s and bytes/s. Raises PlanError `bad_result`."""
 
     @cache
@@ -63,22 +63,22 @@ def proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapping[Measu
         # Made only when needed: in most samples nothing moves.
         return PolicyFilter(inputs.policies, inputs.brokers, inputs.bundles, inputs.settings)
 
-    state = inputs.state
+    state = inputs.strategy_state
     # Averages are kept, as they are in Pulsar until the leader changes.
-    before = replace(state, shedder=replace(state.shedder, hits={})) if inputs.counting.clear else state
+    before = replace(state, shedder=replace(state.shedder, hits={})) if inputs.hit_rules.clear else state
     sample = ClusterSample(
         inputs.brokers,
         inputs.bundles,
         inputs.settings,
-        counting=inputs.counting,
-        forced=inputs.forced,
+        counting=inputs.hit_rules,
+        forced=inputs.is_forced,
         force_threshold=inputs.force_threshold,
-        unloaded_brokers=_unload_to_report_seconds(inputs),
+        unloaded_brokers=_unload_age_by_broker(inputs),
         arriving=arriving_traffic,
         learning=inputs.learning,
         forbids=lambda *move: policies().refusal_reason(*move),
         judge=inputs.judge,
-        brief=inputs.brief,
+        brief=inputs.may_omit_decisions,
     )
     profile = profile_of(inputs.settings)
     shed = profile.shed(sample, before.shedder)
@@ -101,18 +101,18 @@ def _shed_proposal(
     applies to a sample without a new value if the shedder counts hits. Only samples that count change the
     state.
     """
-    counting, samples = inputs.counting, _value_by_broker(sample, result)
-    repeated = not inputs.forced and counting.is_repeated({broker: samples[broker] for broker in result.outermost})
+    counting, samples = inputs.hit_rules, _value_by_broker(sample, result)
+    repeated = not inputs.is_forced and counting.is_repeated({broker: samples[broker] for broker in result.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon_decision(decision) for decision in result.decisions]
         return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), state)
-    moves, placement = place(sample, result.moves, make_policies, state.placement, inputs.seed)
+    moves, placement = place_candidates(sample, result.moves, make_policies, state.placement, inputs.seed)
     counted = any(move.is_taken for move in result.moves) or result.state.cluster_hits > state.shedder.cluster_hits
 
     def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
         used = counted if counting.counts else any(move.is_taken for move in capped_moves)
         sentence = _sentence_with_moves(result.sentence, capped_moves)
-        return _report(sample, result, capped_moves)._replace(sentence=sentence, samples=samples if used else {})
+        return _report(sample, result, capped_moves)._replace(sentence=sentence, used_scores=samples if used else {})
 
     return Proposal(moves, report, StrategyState(result.state, placement) if counting.counts else state)
 
@@ -143,7 +143,7 @@ def _sentence_with_moves(sentence: str, moves: Sequence[CandidateMove]) -> str:
     return f"{sentence}. {taken_and_passed_over_text([move for move in moves if move.is_taken], held_back)}"
 
 
-def _unload_to_report_seconds(inputs: StrategyInput) -> dict[str, float]:
+def _unload_age_by_broker(inputs: StrategyInput) -> dict[str, float]:
     # Brokers that report averages say when they measured these; others say when they last wrote to the metadata store.
-    ages = Brokers.wrap(inputs.brokers).report_ages
-    return {name: since - ages.get(name, 0) for name, since in inputs.unloaded_brokers.items()}
+    ages = Brokers.wrap(inputs.brokers).report_age_by_broker
+    return {name: since - ages.get(name, 0) for name, since in inputs.seconds_since_unload.items()}

@@ -16,7 +16,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import read_decisions, read_state
 from pulsar_rebalancer.run.tables import BrokerSample, Row
 from pulsar_rebalancer.show.page.page_model import BrokerView, HitsView, PairView
-from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded, scores_are_known
+from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded_or_none, scores_are_known
 from pulsar_rebalancer.state import ShedderState, StrategyState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -51,21 +51,21 @@ def broker_views(
     except SnapshotError:
         return []
     settings = run.request.resolved.settings
-    labels = short_names([sample.broker for sample in samples])
-    before = _recent_score_ranges(storage, run.request.collected_at)
+    labels = short_name_by_broker([sample.broker for sample in samples])
+    before = _score_range_by_broker(storage, run.request.collected_at)
     bands = {broker: pair.band for pair in pairs if pair.gap is not None for broker in (pair.destination, pair.source)}
     views = [
         BrokerView(
             name=name,
             label=labels[name],
             **_load(sample, settings, before.get(name, ()), has_report=name not in silent),
-            after=rounded(predicted_scores.get(name)),
+            after=rounded_or_none(predicted_scores.get(name)),
             left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
             band=bands.get(name, "calm"),
             drained=drain_text(drains[name]) if name in drains else "",
-            average=rounded(state.loads.get(name), 100),
-            average_throughput=rounded(state.throughputs.get(name)),
-            msg_throughput=rounded(sample.msg_throughput_in + sample.msg_throughput_out) or 0,
+            average=rounded_or_none(state.loads.get(name), 100),
+            average_throughput=rounded_or_none(state.throughputs.get(name)),
+            msg_throughput=rounded_or_none(sample.msg_throughput_in + sample.msg_throughput_out) or 0,
             bundles=sample.bundles,
         )
         for name, sample in ((sample.broker, sample) for sample in samples)
@@ -89,8 +89,8 @@ def _load(sample: BrokerSample, settings: Settings, scores: Collection[float], *
         "score": round(value, 2) if _is_percent(value) else None,
         "resources": used,
         "deciding": max(used, key=lambda name: used[name], default=""),
-        "lowest": rounded(min(known, default=None)),
-        "highest": rounded(max(known, default=None)),
+        "lowest": rounded_or_none(min(known, default=None)),
+        "highest": rounded_or_none(max(known, default=None)),
     }
 
 
@@ -98,7 +98,7 @@ def _is_percent(value: float) -> bool:
     return abs(value) <= _MAX_PERCENT  # False for NaN
 
 
-def _recent_score_ranges(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
+def _score_range_by_broker(storage: ClusterStorage, until: datetime) -> dict[str, tuple[float, float]]:
     recent: dict[int, StoragePath] = {}
     for at, folder in takewhile(lambda dated: dated[0] >= until - RECENT_PERIOD, storage.dated_runs(until)):
         recent[int(at.timestamp()) // _SLOT_SECONDS] = folder  # the first of each slot, so that the choice is stable
@@ -107,13 +107,13 @@ def _recent_score_ranges(storage: ClusterStorage, until: datetime) -> dict[str, 
     for folder in recent.values():
         if time.monotonic() > end and not scores_are_known(folder):
             continue
-        for broker, value in known_scores(folder).by_broker.items():
+        for broker, value in known_scores(folder).score_by_broker.items():
             lowest, highest = ranges.get(broker, (value, value))
             ranges[broker] = (min(lowest, value), max(highest, value))
     return ranges
 
 
-def short_names(brokers: Collection[str]) -> dict[str, str]:
+def short_name_by_broker(brokers: Collection[str]) -> dict[str, str]:
     """Return a short unique name for each broker, without the port or domain if all brokers share it."""
     shorter = {broker: broker.rpartition(":")[0] or broker for broker in brokers}
     if len(set(shorter.values())) < len(shorter) or len({broker.rpartition(":")[2] for broker in brokers}) > 1:
@@ -209,7 +209,7 @@ def _missing_hits(hits: Mapping[str, HitsView], band: str) -> int | None:
 def shedder_state_of(run: Run) -> ShedderState:
     try:
         state = read_state(run.folder)
-        if run.opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
+        if run.has_opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
             state = state.without_restarts()
         return StrategyState.parse(state.hits, state.strategy_state).shedder
     except RebalancerError:

@@ -18,7 +18,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.plan import candidate_rows, candidates_table, read_decisions
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
-from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_names
+from pulsar_rebalancer.show.page.brokers import drain_text, pair_views, short_name_by_broker
 from pulsar_rebalancer.show.page.page_model import DrainView, FoundBundle, FoundBundles, PairView, StayView
 from pulsar_rebalancer.show.page.recent_runs import Run, latest_runs
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -44,14 +44,14 @@ def find_bundles(storage: ClusterStorage, text: str, now: datetime, keeping_rule
     run = begun if begun is None or begun.summary else ended or begun
     if run is None:
         return FoundBundles()
-    table = run.snapshot.table("bundles", _FOUND_COLUMNS)
-    labels = short_names([sample.broker for sample in run.brokers])
+    table = run.snapshot.read_table("bundles", _FOUND_COLUMNS)
+    labels = short_name_by_broker([sample.broker for sample in run.brokers])
     broker = next((name for name, label in labels.items() if text in (name, label)), "")
     table = table.filter(_topic_mask(table["bundle"], text) if "://" in text else _match_mask(table, text, broker))
     table = table.append_column("traffic", pc.add(table["msg_throughput_in"], table["msg_throughput_out"]))
     largest = table.sort_by([("traffic", "descending"), ("bundle", "ascending")]).slice(0, MAX_FOUND_LISTED)
     rows = largest.select(["bundle", "broker", "traffic", "topics"]).to_pylist()
-    stays = _StayReasons(run, [row["bundle"] for row in rows], keeping_rules)
+    stays = _StayExplainer(run, [row["bundle"] for row in rows], keeping_rules)
     found = tuple(FoundBundle(**row, **stays.explain(row["bundle"], row["broker"])) for row in rows)
     return FoundBundles(bundles=found, all=table.num_rows, broker=broker, sampled_at=run.request.collected_at)
 
@@ -66,7 +66,7 @@ def _topic_mask(bundles: Column, topic: str) -> Column:
     return pc.is_in(bundles, pa.array([name for name in of_namespace if is_in_bundle(topic, name)], pa.string()))
 
 
-class _StayReasons:
+class _StayExplainer:
     """Why some bundles stay: the run's own answer, else the rule that keeps the bundle, else what its broker did."""
 
     def __init__(self, run: Run, names: Collection[str], rules: KeepingRules) -> None:

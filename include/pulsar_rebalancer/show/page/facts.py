@@ -36,24 +36,24 @@ class AirflowContext(View):
     Attributes:
         scheduled: True if Airflow's scheduler is alive; if not, no run starts.
         running_since: when the DAG run in progress began; None if there is none.
-        opened: id of the DAG run in progress whose gate has opened; empty if there is none.
-        queued: ids of the DAG runs that are waiting for their turn.
+        opened_run_id: id of the DAG run in progress whose gate has opened; empty if there is none.
+        queued_run_ids: ids of the DAG runs that are waiting for their turn.
         orders: operators' orders and the circuit breaker.
-        not_handed_over: why approved plans were not handed over to be carried out, by plan id.
-        handed_over: manual plans that operators handed over to be carried out.
+        why_not_handed_over: why approved plans were not handed over to be carried out, by plan id.
+        handed_over_plans: manual plans that operators handed over to be carried out.
     """
 
     paused: bool = False
     scheduled: bool = True
     next_run_at: AwareDatetime | None = None
     running_since: AwareDatetime | None = None
-    opened: str = ""
-    queued: tuple[str, ...] = ()
+    opened_run_id: str = ""
+    queued_run_ids: tuple[str, ...] = ()
     failed: FailedRun | None = None
     orders: OrdersInForce = OrdersInForce()
-    last_plan: str = ""
-    not_handed_over: dict[str, Reason] = {}
-    handed_over: HandedOverPlans = HandedOverPlans()
+    last_plan_id: str = ""
+    why_not_handed_over: dict[str, Reason] = {}
+    handed_over_plans: HandedOverPlans = HandedOverPlans()
 
     @property
     def drains(self) -> dict[str, Drain]:
@@ -68,14 +68,14 @@ class AirflowContext(View):
         return self.orders.get(Question)
 
     def situation(self, settings: Settings, now: datetime) -> Situation:
-        return Situation(settings, self.orders, now, JudgedRun(now, self.last_plan))
+        return Situation(settings, self.orders, now, JudgedRun(now, self.last_plan_id))
 
     def run_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the next run would not carry out the strategy's moves, except for the mode.
 
         The settings, here and below, are those of the current clusters file.
         """
-        rolls = [Hold(Reason.ROLLING, self.roll.progress)] if self.roll.active else []
+        rolls = [Hold(Reason.ROLLING, self.roll.progress)] if self.roll.is_active else []
         return [closing for closing in self.gate_holds(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def answer_deadline(self, settings: Settings, now: datetime) -> datetime | None:
@@ -102,14 +102,14 @@ class AirflowContext(View):
             sentences.append(f"The run was stopped at {stop.at:%Y-%m-%d %H:%M %Z} {stop.by_text}")
         sentences += [
             f"A plan by {handed.by or 'unknown'} ({handed.plan.action or 'moves'}) waits for its run to start"
-            for handed in self.handed_over.plans.values()
-            if handed.run_id in self.queued
+            for handed in self.handed_over_plans.plans.values()
+            if handed.run_id in self.queued_run_ids
         ]
         return " ".join(f"{text}." for text in sentences)
 
     def attention(self, settings: Settings, drain_views: Iterable[DrainView], now: datetime) -> Iterator[Attention]:
         """Yield what waits for a person; `drain_views` are the drained brokers after the latest run."""
-        if self.orders.lost:
+        if self.orders.lost_text:
             yield Attention(text=f"{Reason.STATE_LOST.meaning} {Reason.STATE_LOST.action}", acts=("Restore", "Reset"))
         until, roll = self.answer_deadline(settings, now), self.roll
         if until is not None and self.question.at is not None:
@@ -117,22 +117,22 @@ class AirflowContext(View):
                 f"The {self.question.at:%H:%M} plan to {self.question.what} waits for approval until {until:%H:%M %Z}."
             )
             yield Attention(text=text, since=self.question.at, acts=("Approve", "Reject"))
-        if roll.active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
+        if roll.is_active and roll.phase is Phase.RESTARTING and roll.may_restart and not settings.roll_restart_dag:
             text = f"Rolling restart, broker {len(roll.done) + 1} of {len(roll.order)}: restart {roll.broker} now."
             yield Attention(text=text, since=roll.since, acts=("Skip broker", "Stop roll"))
         for drain in drain_views:
             if drain.broker == roll.stranded and roll.ended is not None:
                 text = f"The rolling restart has ended, but {drain.broker} is still drained: release it."
                 yield Attention(text=text, since=roll.ended_at, acts=("Release",))
-            elif drain.empty and not (roll.active and drain.broker in roll.order):
+            elif drain.empty and not (roll.is_active and drain.broker in roll.order):
                 order = self.drains[drain.broker]
                 text = f"{drain.broker} is empty and safe to stop; drained by {order.by or 'unknown'}: {order.reason}."
                 yield Attention(text=text, since=order.at, acts=("Release",))
 
     def gate_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the gate would be closed for any plan now; empty if it would open."""
-        return holds_now(settings, self.orders, now, JudgedRun(now, self.last_plan))
+        return holds_now(settings, self.orders, now, JudgedRun(now, self.last_plan_id))
 
 
 def why_held(hold: Hold) -> str:
-    return WORDING_BY_REASON.get(hold.reason, Wording()).next_run.replace("{}", hold.detail) or hold.reason.meaning
+    return WORDING_BY_REASON.get(hold.reason, Wording()).next_run_text.replace("{}", hold.detail) or hold.reason.meaning

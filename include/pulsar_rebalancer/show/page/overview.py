@@ -9,7 +9,7 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import RebalancerError
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.measurements import Scores
 from pulsar_rebalancer.show.page.brokers import (
@@ -23,16 +23,16 @@ from pulsar_rebalancer.show.page.brokers import (
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone, TurnView, UndoView
-from pulsar_rebalancer.show.page.page_plan import plan_view, predicted_scores
+from pulsar_rebalancer.show.page.page_plan import make_plan_view, predicted_by_broker
 from pulsar_rebalancer.show.page.recent_runs import (
-    Change,
     Run,
-    change_of_run,
+    RunChange,
     known_scores,
     latest_changes,
     latest_runs,
     read_run,
-    rounded,
+    rounded_or_none,
+    run_change,
 )
 from pulsar_rebalancer.show.page.status import Headline, current_headline, headline_of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -44,7 +44,7 @@ _ENDED_ROLL_SHOWN = timedelta(days=1)
 """How long the page shows a rolling restart that has ended."""
 
 
-def status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
+def cluster_status(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Status:
     """Return the strip at the top of the page. Raises SnapshotError `storage_failed`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
     return _make_status(entry, facts, shown, said, now, measured)
@@ -56,7 +56,7 @@ def unreadable_status(entry: ClusterEntry, facts: AirflowContext, error: Rebalan
 
 
 def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, now: datetime) -> Overview:
-    """Return a cluster's page. The arguments and errors are those of `status`."""
+    """Return a cluster's page. The arguments and errors are those of `cluster_status`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
     strip = _make_status(entry, facts, shown, said, now, measured)
     awaiting = _awaiting_plan(storage, entry, facts, shown, now)
@@ -65,8 +65,8 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     latest, moved = latest_changes(storage, now)
     page = _overview_of(storage, shown, strip, facts, now).model_copy(update=_last_change_fields(latest, moved))
     begun = page.plan is not None and page.plan.done > 0
-    last = plan_view(storage, read_run(latest.folder)) if latest and not begun else None
-    return page.model_copy(update={"firing": said.firing, "awaiting": awaiting, "last": last})
+    last = make_plan_view(storage, read_run(latest.folder)) if latest and not begun else None
+    return page.model_copy(update={"firing": said.firing_text, "awaiting": awaiting, "last": last})
 
 
 def overview_without_run(status_strip: Status, facts: AirflowContext, now: datetime) -> Overview:
@@ -81,8 +81,8 @@ def _current_runs(
 
     The run to show is the one that is moving bundles, else the latest run that has ended.
     """
-    begun, ended = latest_runs(storage, now, facts.opened)
-    shown = begun if begun is not None and begun.under_way else ended or begun
+    begun, ended = latest_runs(storage, now, facts.opened_run_id)
+    shown = begun if begun is not None and begun.is_under_way else ended or begun
     return shown, begun or shown, current_headline(entry, facts, begun, ended, now)
 
 
@@ -90,10 +90,10 @@ def _awaiting_plan(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, shown_run: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan awaiting approval; None if there is no such plan, or if the run on the page made it."""
-    folder = storage.run(facts.question.plan_id) if facts.answer_deadline(entry.settings, now) else None
+    folder = storage.run_folder(facts.question.plan_id) if facts.answer_deadline(entry.settings, now) else None
     if folder is None or (shown_run is not None and shown_run.folder.name == folder.name):
         return None
-    return plan_view(storage, read_run(folder))
+    return make_plan_view(storage, read_run(folder))
 
 
 def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePath, now: datetime) -> Overview | None:
@@ -108,8 +108,8 @@ def run_overview(storage: ClusterStorage, entry: ClusterEntry, folder: StoragePa
     in_force = run.request.in_force if run.request.closed else ""
     past = {"in_force": in_force, "tone": said.state.tone, "sentence": said.sentence, "fresh_until": None}
     strip = _make_status(entry, AirflowContext(), run, said, now).model_copy(update=past)
-    own = change_of_run(folder, run.request.collected_at)
-    changed = _last_change_fields(latest_changes(storage, now)[0], own.moved if own else None)
+    own = run_change(folder, run.request.collected_at)
+    changed = _last_change_fields(latest_changes(storage, now)[0], own.undo_view if own else None)
     return _overview_of(storage, run, strip, AirflowContext(), now).model_copy(update=changed | {"of_one_run": True})
 
 
@@ -126,7 +126,7 @@ def _make_status(
         # The run's own scores are those before its moves.
         scores = known_scores(measured_run.folder) if measured_run.folder != shown_run.folder else Scores()
         if not scores.compared and shown_run.summary and all(move.ok for move in shown_run.move_outcomes.values()):
-            predicted = rounded(shown_run.summary.predicted_range)
+            predicted = rounded_or_none(shown_run.summary.predicted_range)
     collected_at = shown_run.request.collected_at if shown_run else None
     fresh_until = collected_at + shown_run.longest_age(entry.settings) if shown_run and collected_at else None
     old = fresh_until is not None and now > fresh_until and headline.state.tone is Tone.GOOD
@@ -146,12 +146,12 @@ def _make_status(
         running_since=facts.running_since,
         interval_seconds=entry.settings.interval_seconds,
         next_run_at=facts.next_run_at if facts.scheduled and not (facts.paused or facts.running_since) else None,
-        score_range=rounded(scores.score_range) if predicted is None else predicted,
+        score_range=rounded_or_none(scores.score_range) if predicted is None else predicted,
         predicted=predicted is not None,
     )
 
 
-def _last_change_fields(change: Change | None, undo: UndoView | None) -> dict[str, object]:
+def _last_change_fields(change: RunChange | None, undo: UndoView | None) -> dict[str, object]:
     return {"moved": undo, "changed_at": change.ended_at if change else None}
 
 
@@ -166,16 +166,16 @@ def _overview_of(
         folder=run.folder.name,
         sampled_at=run.request.collected_at,
         status=status_strip,
-        middle=rounded(mean),
+        middle=rounded_or_none(mean),
         lines=safe_profile_of(settings).lines(settings, mean),
-        brokers=tuple(broker_views(storage, run, predicted_scores(run), pairs, facts.drains, kept)),
+        brokers=tuple(broker_views(storage, run, predicted_by_broker(run), pairs, facts.drains, kept)),
         pairs=tuple(shown),
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),
         plan=_plan_view(storage, run),
         drains=tuple(drain_views(run, facts.drains)),
         roll=_roll_view(facts, now),
-        findings=explain(run.validation).reasons if run.validation else (),
+        findings=explain_validation(run.validation).reasons if run.validation else (),
         validated=run.validation is not None,
     )
 
@@ -184,9 +184,9 @@ def _roll_view(facts: AirflowContext, now: datetime) -> RollView | None:
     roll = facts.roll
     if roll.stranded not in facts.drains:  # released since the roll ended
         roll = roll.model_copy(update={"stranded": ""})
-    if not roll.active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL_SHOWN):
+    if not roll.is_active and (roll.ended_at is None or now - roll.ended_at >= _ENDED_ROLL_SHOWN):
         return None
-    stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.active else ""
+    stop = words.STOPPED_IN[roll.phase].format(roll.broker) if roll.is_active else ""
     return RollView(text=f"{capitalized(roll.progress)}.", turns=tuple(_turn_views(roll)), stop=stop)
 
 
@@ -202,11 +202,11 @@ def _turn_views(roll: Roll) -> Iterator[TurnView]:
             state = "restart now" if now else str(roll.phase)
             yield TurnView(broker=name, state=state, detail=f"waits for {roll.waits}" if roll.waits else left)
         else:
-            state = "waiting" if roll.active else "still drained" if name == roll.stranded else "not restarted"
+            state = "waiting" if roll.is_active else "still drained" if name == roll.stranded else "not restarted"
             yield TurnView(broker=name, state=state, detail=detail)
 
 
 def _plan_view(storage: ClusterStorage, run: Run) -> PlanView | None:
     summary = run.summary
     considered = summary and (summary.has_effect or summary.bundle_skip_reasons or summary.splits_told)
-    return plan_view(storage, run) if considered else None
+    return make_plan_view(storage, run) if considered else None

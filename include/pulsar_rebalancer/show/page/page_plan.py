@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.findings import ReasonWithMeaning
-from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_of, last_cost_text
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_summary, last_cost_text
 from pulsar_rebalancer.run.plan import Actions, Move, Summary, read_moves, read_splits, split_rows, taken_candidates
 from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS
 from pulsar_rebalancer.show.page.brokers import pair_views
 from pulsar_rebalancer.show.page.page_model import BrokerChangeView, Count, MoveView, PairView, PlanView, SplitView
-from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded
+from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded_or_none
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
-from pulsar_rebalancer.strategies.scoring import scores_after
+from pulsar_rebalancer.strategies.scoring import score_by_broker_after
 from pulsar_rebalancer.texts import capitalized
 
 MAX_LISTED = 100
@@ -25,7 +25,7 @@ MAX_BROKERS_LISTED = 40
 """Maximum number of brokers whose predicted scores are shown; the largest predicted change comes first."""
 
 
-def predicted_scores(run: Run) -> dict[str, float]:
+def predicted_by_broker(run: Run) -> dict[str, float]:
     """Return the predicted scores of a plan's sources and destinations; empty if unknown."""
     if run.summary is None or not run.summary.bundles_taken:
         return {}
@@ -35,14 +35,14 @@ def predicted_scores(run: Run) -> dict[str, float]:
         samples = (sample for sample in run.snapshot.brokers_without({}) if sample.broker in measures)
         traffic = {sample.broker: sample.traffic(measures[sample.broker]) for sample in samples}
         # A source without a score, for example because it is drained, is a KeyError.
-        after = scores_after(known_scores(run.folder).by_broker, moves, traffic)
+        after = score_by_broker_after(known_scores(run.folder).score_by_broker, moves, traffic)
     except (SnapshotError, KeyError, ValueError):
         return {}
     ends = {end for move in moves for end in (move.source, move.destination)}
     return {name: value for name, value in after.items() if name in ends}
 
 
-def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
+def make_plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     """Return the readable parts of a run's plan; None if the run has no plan."""
     if run is None or run.summary is None:
         return None
@@ -52,7 +52,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
     except SnapshotError:
         actions = Actions([], [])
     moves = actions.moves
-    verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.under_way else None
+    verdict = run.outcome.verdict if run.outcome else Reason.OPEN if run.is_under_way else None
     ended_at = run.outcome.ended_at if run.outcome else None
     disturbed = _clients_by_bundle_and_kind(run, actions)
     last = BundleClientGaps.last_gaps(storage.state, (move.bundle for move in moves)) if run.request.dry_run else None
@@ -86,7 +86,7 @@ def plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         topics=sum(row.topics for row in noticed),
         clients=sum(row.clients for row in noticed),
         range_before=round(summary.score_range, 2),
-        predicted_range=rounded(summary.predicted_range),
+        predicted_range=rounded_or_none(summary.predicted_range),
         brokers=_broker_change_views(run),
         moves=tuple(rows[:MAX_LISTED]),
         more=max(0, len(rows) - MAX_LISTED),
@@ -104,7 +104,7 @@ def _client_gap_text(run: Run, move_count: int, last_gaps: Mapping[str, ClientGa
     """Return the cost of the moves for clients; for a plan that is only shown, of its bundles' last moves."""
     if last_gaps is not None:
         return f"The last time: {last_cost_text(last_gaps.values(), move_count)}." if move_count else ""
-    client_gap = client_gap_of(run.outcome.moves) if run.outcome else None
+    client_gap = client_gap_summary(run.outcome.moves) if run.outcome else None
     return f"{capitalized(client_gap.sentence)}." if client_gap else ""
 
 
@@ -169,10 +169,10 @@ def requester_text(summary: Summary) -> str:
 
 
 def _broker_change_views(run: Run) -> tuple[BrokerChangeView, ...]:
-    before = known_scores(run.folder).by_broker
+    before = known_scores(run.folder).score_by_broker
     ends = [
         BrokerChangeView(name=name, before=round(before[name], 2), after=round(after, 2))
-        for name, after in predicted_scores(run).items()
+        for name, after in predicted_by_broker(run).items()
         if name in before
     ]
     return tuple(sorted(ends, key=lambda view: (-abs(view.before - view.after), view.name))[:MAX_BROKERS_LISTED])

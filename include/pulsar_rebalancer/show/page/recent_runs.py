@@ -59,17 +59,17 @@ def _median_interval(latest_first: Sequence[datetime]) -> float | None:
 class Run:
     """The contents of a run's files. An attribute is None if its file does not exist or cannot be read.
 
-    `waves` and `splits` have completed moves and splits by bundle; `opened` is True if the run is in progress
-    and its gate has opened; `storage` is known for the latest runs only.
+    `wave_outcomes` and `ended_splits` have completed moves and splits by bundle; `has_opened` is True if the
+    run is in progress and its gate has opened; `storage` is known for the latest runs only.
     """
 
     snapshot: Snapshot
     validation: Validation | None
     summary: Summary | None
     outcome: Outcome | None
-    waves: dict[str, MoveOutcome]
-    splits: dict[str, SplitOutcome]
-    opened: bool = False
+    wave_outcomes: dict[str, MoveOutcome]
+    ended_splits: dict[str, SplitOutcome]
+    has_opened: bool = False
     storage: ClusterStorage | None = None
 
     @property
@@ -122,7 +122,7 @@ class Run:
 
     @property
     def move_outcomes(self) -> dict[str, MoveOutcome]:
-        return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.waves
+        return {move.bundle: move for move in self.outcome.moves} if self.outcome else self.wave_outcomes
 
     @property
     def has_moved(self) -> bool:
@@ -130,16 +130,16 @@ class Run:
 
     @property
     def split_outcomes(self) -> dict[str, SplitOutcome]:
-        return {split.bundle: split for split in self.outcome.splits} if self.outcome else self.splits
+        return {split.bundle: split for split in self.outcome.splits} if self.outcome else self.ended_splits
 
     @property
-    def under_way(self) -> bool:
-        return self.outcome is None and bool(self.opened or self.waves or self.splits)
+    def is_under_way(self) -> bool:
+        return self.outcome is None and bool(self.has_opened or self.wave_outcomes or self.ended_splits)
 
     @property
     def was_stopped(self) -> bool:
         """Return whether a stop order affects the run: bundles are being moved or split, or moves were stopped."""
-        return self.under_way or any(move.reason is Reason.STOPPED for move in self.move_outcomes.values())
+        return self.is_under_way or any(move.reason is Reason.STOPPED for move in self.move_outcomes.values())
 
     @property
     def is_blocked(self) -> bool:
@@ -157,8 +157,8 @@ def read_run(folder: StoragePath) -> Run | None:
         validation=_read_or_none(lambda: snapshot.validation),
         summary=Summary.read_or_none(folder),
         outcome=outcome,
-        waves={} if outcome else _ended_outcomes(_read_or_none(lambda: read_waves(folder)) or {}),
-        splits={} if outcome else _ended_outcomes(_read_or_none(lambda: read_outcomes(folder)) or {}),
+        wave_outcomes={} if outcome else _ended_outcomes(_read_or_none(lambda: read_waves(folder)) or {}),
+        ended_splits={} if outcome else _ended_outcomes(_read_or_none(lambda: read_outcomes(folder)) or {}),
     )
 
 
@@ -191,9 +191,9 @@ def latest_runs(storage: ClusterStorage, now: datetime, opened_run: str = "") ->
             run = replace(
                 run,
                 storage=storage,
-                opened=bool(opened_run) and run.outcome is None and run.request.airflow_run_id == opened_run,
+                has_opened=bool(opened_run) and run.outcome is None and run.request.airflow_run_id == opened_run,
             )
-        if run is not None and (begun is None or (run.under_way and not begun.under_way)):
+        if run is not None and (begun is None or (run.is_under_way and not begun.is_under_way)):
             begun = run
         if run is not None and run.outcome is not None:
             return begun, run
@@ -223,11 +223,11 @@ def known_scores(folder: StoragePath) -> Scores:
         scores, excluded = scores_of(run), run.settings.excluded_brokers
     except SnapshotError:
         return Scores()
-    kept = {sys.intern(broker): score for broker, score in scores.by_broker.items() if broker not in excluded}
-    return _scores_cache.put(folder.uri, scores._replace(by_broker=kept), len(kept) + 1)
+    kept = {sys.intern(broker): score for broker, score in scores.score_by_broker.items() if broker not in excluded}
+    return _scores_cache.put(folder.uri, scores._replace(score_by_broker=kept), len(kept) + 1)
 
 
-def rounded(value: float | None, factor: float = 1) -> float | None:
+def rounded_or_none(value: float | None, factor: float = 1) -> float | None:
     """Multiply a value by a factor, and round to two decimals; None if it is missing or not finite."""
     return None if value is None or not math.isfinite(value) else round(value * factor, 2)
 
@@ -235,22 +235,22 @@ def rounded(value: float | None, factor: float = 1) -> float | None:
 _MAX_RUNS_BACK = 240
 
 
-class Change(NamedTuple):
+class RunChange(NamedTuple):
     """What an ended run changed.
 
-    `begun` is True if it began to move or split bundles; `moved` is None if it moved none.
+    `has_begun` is True if it began to move or split bundles; `undo_view` is None if it moved none.
     """
 
     folder: StoragePath
     ended_at: datetime
-    begun: bool
-    moved: UndoView | None
+    has_begun: bool
+    undo_view: UndoView | None
 
 
-_changes_cache: Cache[Change] = Cache(20_000)
+_changes_cache: Cache[RunChange] = Cache(20_000)
 
 
-def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | None, UndoView | None]:
+def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[RunChange | None, UndoView | None]:
     """Return a cluster's latest change, and the latest run that moved bundles.
 
     Raises:
@@ -258,16 +258,16 @@ def latest_changes(storage: ClusterStorage, now: datetime) -> tuple[Change | Non
     """
     latest = None
     for at, folder in islice(storage.dated_runs(now), _MAX_RUNS_BACK):
-        change = change_of_run(folder, at)
-        if change is None or not change.begun:
+        change = run_change(folder, at)
+        if change is None or not change.has_begun:
             continue
         latest = latest or change
-        if change.moved is not None:
-            return latest, change.moved
+        if change.undo_view is not None:
+            return latest, change.undo_view
     return latest, None
 
 
-def change_of_run(folder: StoragePath, collected_at: datetime) -> Change | None:
+def run_change(folder: StoragePath, collected_at: datetime) -> RunChange | None:
     """Return what a run changed; None if it has not ended."""
     known = _changes_cache.get(folder.uri)
     if known is not None:
@@ -278,6 +278,6 @@ def change_of_run(folder: StoragePath, collected_at: datetime) -> Change | None:
     planned = [*(move.reason for move in outcome.moves), *(split.reason for split in outcome.splits)]
     begun = [reason for reason in planned if not reason.has(Trait.NOT_BEGUN)]
     moved = UndoView(folder=folder.name, collected_at=collected_at) if outcome.moved_count else None
-    change = Change(folder, outcome.ended_at, bool(begun), moved)
+    change = RunChange(folder, outcome.ended_at, bool(begun), moved)
     # The waves of a stopped run can be cleared; they then carry out the rest.
     return change if len(begun) < len(planned) else _changes_cache.put(folder.uri, change)

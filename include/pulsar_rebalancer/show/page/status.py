@@ -11,10 +11,10 @@ from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.orders.in_force import WORDING_BY_REASON
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
-from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary
 from pulsar_rebalancer.show import words
-from pulsar_rebalancer.show.page.brokers import pair_views, short_names
+from pulsar_rebalancer.show.page.brokers import pair_views, short_name_by_broker
 from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
 from pulsar_rebalancer.show.page.page_model import PairView, State
 from pulsar_rebalancer.show.page.recent_runs import Run
@@ -27,19 +27,19 @@ FIRES, WOULD_FIRE = "moves start", "moves would start"
 _CALM_STATES = (State.BALANCED, State.WAITING, State.MOVED, State.STUCK)
 """States that suggest all is well. The page does not show them while moves are forbidden or a plan awaits approval."""
 
-_VERDICT_TEXT = {reason: words.then for reason, words in WORDING_BY_REASON.items() if words.then}
+_VERDICT_TEXT = {reason: words.past for reason, words in WORDING_BY_REASON.items() if words.past}
 """Texts for verdicts whose causes may have ended since the run."""
 
 
 class Headline(NamedTuple):
     """A cluster's state, and the sentence for the strip at the top of the page.
 
-    `firing` is `FIRES` or `WOULD_FIRE`; empty if it is unknown when a pair will fire.
+    `firing_text` is `FIRES` or `WOULD_FIRE`; empty if it is unknown when a pair will fire.
     """
 
     state: State
     sentence: str
-    firing: str = ""
+    firing_text: str = ""
 
 
 def current_headline(
@@ -54,7 +54,7 @@ def current_headline(
     """
     if entry.error:
         return Headline(State.BROKEN, entry.error)
-    if begun_run is not None and begun_run.under_way and now - begun_run.request.collected_at < RUN_TIMEOUT:
+    if begun_run is not None and begun_run.is_under_way and now - begun_run.request.collected_at < RUN_TIMEOUT:
         return _moving_headline(begun_run)
     if entry.settings.mode is Mode.OFF:
         return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
@@ -83,7 +83,7 @@ def current_headline(
     if until is not None and said.state in _CALM_STATES:
         waits = f"The {facts.question.at:%H:%M} plan waits for a person's approval until {until:%H:%M %Z}."
         return Headline(State.AWAITING, f"{waits} {said.sentence}", firing)
-    return said._replace(firing=firing)
+    return said._replace(firing_text=firing)
 
 
 def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> Headline | None:
@@ -99,7 +99,7 @@ def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> 
         return None if is_pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} got no answer.")
     if not answer.carried_out_by:
         return Headline(State.CLOSED, f"{plan} was rejected {answer.by_text}.")
-    approval, refused = f"{plan} was approved {answer.by_text}", facts.not_handed_over.get(answer.question.plan_id)
+    approval, refused = f"{plan} was approved {answer.by_text}", facts.why_not_handed_over.get(answer.question.plan_id)
     if refused is None:
         return Headline(State.WOULD_MOVE, f"{approval}; no bundle has moved yet.")
     return Headline(State.CLOSED, f"{approval}, but was not carried out: {_VERDICT_TEXT.get(refused, refused.meaning)}")
@@ -156,14 +156,14 @@ def headline_of_run(run: Run, fire_text: str, age_seconds: float) -> Headline:
     """Return a cluster's state according to its latest run.
 
     Args:
-        fire_text: as in `Headline.firing`.
+        fire_text: as in `Headline.firing_text`.
         age_seconds: seconds since the run's sample.
     """
     verdict, mode = run.outcome.verdict if run.outcome else None, run.request.resolved.settings.mode
     if verdict is Reason.BLOCKED or (verdict is None and run.is_blocked):
         return Headline(State.BLOCKED, _blocked_text(run))
     young = age_seconds < RUN_TIMEOUT.total_seconds()
-    if run.under_way and young:
+    if run.is_under_way and young:
         return _moving_headline(run)
     if run.outcome is None and run.summary is None and young:
         step = "validated" if run.validation else "collected"
@@ -189,7 +189,7 @@ def _was_interrupted(run: Run) -> bool:
 def _blocked_text(run: Run) -> str:
     if run.validation is None:
         return Reason.BLOCKED.meaning
-    first = next(group for group in explain(run.validation).reasons if group.effect is Effect.BLOCK)
+    first = next(group for group in explain_validation(run.validation).reasons if group.effect is Effect.BLOCK)
     worst = f" {first.worst[0]}." if first.worst else ""
     return f"Validation failed: {first.meaning}{worst}"
 
@@ -197,11 +197,11 @@ def _blocked_text(run: Run) -> str:
 def _moving_headline(run: Run) -> Headline:
     said = []
     if run.summary is not None and run.summary.bundles_split:
-        split = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.splits.values())
+        split = sum(not outcome.reason.has(Trait.NOT_BEGUN) for outcome in run.ended_splits.values())
         said.append(f"Splitting {number_of(run.summary.bundles_split, 'bundle')}: {split} done so far.")
-    planned = run.summary.bundles_taken if run.summary else len(run.waves)
+    planned = run.summary.bundles_taken if run.summary else len(run.wave_outcomes)
     if planned:
-        begun = [outcome for outcome in run.waves.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
+        begun = [outcome for outcome in run.wave_outcomes.values() if not outcome.reason.has(Trait.NOT_BEGUN)]
         failed = sum(not outcome.ok for outcome in begun)
         wrong = f", {failed} not as planned" if failed else ""
         done = "all done, verifying" if len(begun) == planned else f"{len(begun)} done so far"
@@ -255,7 +255,7 @@ def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, 
         return Headline(state, f"Bundles need to move but stay: {why.meaning}")
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_time_to_fire_key, default=None)
     if soonest is not None:
-        labels = short_names({name for pair in pairs for name in (pair.source, pair.destination)})
+        labels = short_name_by_broker({name for pair in pairs for name in (pair.source, pair.destination)})
         return Headline(State.WAITING, waiting_text(soonest, labels, fire_text, age_seconds))
     reasons = summary.reasons.keys()
     if Reason.with_trait(Trait.WAITING) & reasons:

@@ -16,7 +16,7 @@ from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.show.page.page_model import View
 from pulsar_rebalancer.show.page.page_plan import requester_text
-from pulsar_rebalancer.show.page.recent_runs import rounded
+from pulsar_rebalancer.show.page.recent_runs import rounded_or_none
 from pulsar_rebalancer.storage.documents import Cache, ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
@@ -65,16 +65,16 @@ def timeline_start(now: datetime) -> datetime:
     return now - _TIMELINE_LENGTH
 
 
-class _RunEvents(NamedTuple):
+class _RunPointAndEvent(NamedTuple):
     point: Point
     event: Event | None
 
 
-_events_cache: Cache[_RunEvents] = Cache(20_000)
+_events_cache: Cache[_RunPointAndEvent] = Cache(20_000)
 """Cache of ended runs by folder; the files of these runs no longer change."""
 
 
-def timeline(
+def make_timeline(
     storage: ClusterStorage,
     settings: Settings,
     now: datetime,
@@ -92,7 +92,7 @@ def timeline(
         SnapshotError: `storage_failed`.
     """
     begin, unread = timeline_start(now), 0
-    runs: list[_RunEvents] = []
+    runs: list[_RunPointAndEvent] = []
     until = time.monotonic() + max_read_s
     for at, folder in takewhile(lambda dated: dated[0] >= begin, storage.dated_runs(now)):
         known = _events_cache.get(folder.uri)
@@ -115,15 +115,15 @@ def timeline(
     )
 
 
-def _read_events(folder: StoragePath, collected_at: datetime) -> _RunEvents | None:
+def _read_events(folder: StoragePath, collected_at: datetime) -> _RunPointAndEvent | None:
     """Return what a run did; None without an outcome: it is under way, was only shown, or failed."""
     outcome, summary = Outcome.read_or_none(folder), Summary.read_or_none(folder)
     if outcome is None:
         return None
     judged = summary is not None and outcome.verdict not in (Reason.BLOCKED, Reason.UNFINISHED)
     known = summary is not None and judged and summary.score_max is not None
-    point = Point(at=collected_at, range=rounded(summary.score_range) if summary and known else None)
-    return _events_cache.put(folder.uri, _RunEvents(point, _change_event(collected_at, outcome, summary)))
+    point = Point(at=collected_at, range=rounded_or_none(summary.score_range) if summary and known else None)
+    return _events_cache.put(folder.uri, _RunPointAndEvent(point, _change_event(collected_at, outcome, summary)))
 
 
 def _change_event(ended_at: datetime, outcome: Outcome, summary: Summary | None) -> Event | None:

@@ -44,14 +44,14 @@ from pulsar_rebalancer.texts import number_of
 NO_HITS = HitCount()
 
 
-class Amount(NamedTuple):
+class AmountToMove(NamedTuple):
     """The amount of traffic to move for a pair. `target` is in msg/s or bytes/s, depending on `measure`."""
 
     measure: Measure
     target: float
 
 
-def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float) -> list[JudgedPair]:
+def judge_pairs(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float) -> list[JudgedPair]:
     """Score and pair the brokers, and count hits (`Judge`) without Spark.
 
     Return the pairs, outermost first; if the sample is `brief`, only those that have hits, had hits or fire.
@@ -63,7 +63,7 @@ def judge(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float)
         sample.settings,
         sample.counting,
         sample.usages(),
-        sample.columns.reserved_by,
+        sample.columns.policy_by_reserved_broker,
     )
     names, scores = list(usages), np.array(list(usages.values())) * 100
     pools = np.array([reserved_by.get(name, "") for name in names], dtype=str)
@@ -107,7 +107,7 @@ def _pair_positions(pools: npt.NDArray[np.str_], scores: npt.NDArray[np.float64]
     return order[coldest + np.repeat(sizes, pairs) - 1 - place], order[coldest + place]
 
 
-def amount_to_move(sample: ClusterSample, pair: Decision) -> Amount | None:
+def amount_to_move(sample: ClusterSample, pair: Decision) -> AmountToMove | None:
     """Return the amount to move: a message rate or, if the rates differ too little, a throughput.
 
     Return None if both differ too little.
@@ -119,13 +119,13 @@ def amount_to_move(sample: ClusterSample, pair: Decision) -> Amount | None:
         for measure in Measure
     )
     if rate > settings.min_unload_message:
-        return Amount(Measure.RATE, rate)
+        return AmountToMove(Measure.RATE, rate)
     if throughput > settings.min_unload_throughput:
-        return Amount(Measure.THROUGHPUT, throughput)
+        return AmountToMove(Measure.THROUGHPUT, throughput)
     return None
 
 
-def select_bundles(sample: ClusterSample, pair: Decision, goal: Amount) -> list[CandidateMove]:
+def select_bundles(sample: ClusterSample, pair: Decision, goal: AmountToMove) -> list[CandidateMove]:
     """Choose all bundles of the source that fit into the remaining amount, busiest first.
 
     Bundles that have a reason to stay, or that policies keep in place, are passed over and do not reduce the remaining
@@ -159,10 +159,8 @@ def select_bundles(sample: ClusterSample, pair: Decision, goal: Amount) -> list[
             remaining -= carried
         elif sample.brief:
             continue
-        of_bundle = bundle.msg_rate, bundle.msg_throughput
-        moves.append(
-            CandidateMove(number, source, destination, bundle.bundle, rank, measure, carried, *of_bundle, reason)
-        )
+        means = bundle.msg_rate, bundle.msg_throughput
+        moves.append(CandidateMove(number, source, destination, bundle.bundle, rank, measure, carried, *means, reason))
     return moves
 
 
@@ -191,7 +189,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     moves: list[CandidateMove] = []
     for decision in decisions:
         if decision.measure is not None and decision.target is not None:
-            moves += select_bundles(sample, decision, Amount(decision.measure, decision.target))
+            moves += select_bundles(sample, decision, AmountToMove(decision.measure, decision.target))
     words = sentence(decisions, sample.settings)
     decisions += left_out_with_hits(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), words)
@@ -200,7 +198,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 def judged_decisions(
     sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float = math.inf
 ) -> list[Decision]:
-    pairs = (sample.judge or judge)(sample, hits, hot_score)
+    pairs = (sample.judge or judge_pairs)(sample, hits, hot_score)
     return [_pair_decision(pair, _pair_reason(pair, sample)) for pair in pairs]
 
 

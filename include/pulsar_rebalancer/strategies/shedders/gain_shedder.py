@@ -19,7 +19,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure, java_sum
 from pulsar_rebalancer.state import Learned, LearnedBroker, ShedderState
-from pulsar_rebalancer.strategies.learning import Sums
+from pulsar_rebalancer.strategies.learning import BundleSums
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
@@ -56,8 +56,8 @@ class _Broker:
 
     Attributes:
         height: points above the mean of the broker's pool.
-        gives, takes: whether the broker is the hotter (gives) or the colder (takes) broker of a pair that fires.
-        urgent: whether the broker's pair fires because of high hits or because the run is forced.
+        is_giver, is_taker: whether the broker is the hotter (gives) or the colder (takes) broker of a pair that fires.
+        is_urgent: whether the broker's pair fires because of high hits or because the run is forced.
         has_unread: whether the broker has candidates that have not been read yet; they are read for its first move.
         reasons: why each candidate stays; None for a candidate that can still move.
         first_reasons: why each candidate was not moved first; reported for candidates without a reason in `reasons`.
@@ -70,9 +70,9 @@ class _Broker:
     pair: int
     cores: float
     height: float
-    gives: bool
-    takes: bool
-    urgent: bool
+    is_giver: bool
+    is_taker: bool
+    is_urgent: bool
     has_unread: bool = False
     bundles: list[BundleSample] = field(default_factory=list)
     reasons: list[Reason | None] = field(default_factory=list)
@@ -102,7 +102,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         _read_givers(sample, pools)
         remarks: dict[int | None, str] = {}
         moves = [move for pool in pools for move in _choose_moves(sample, own, pool, remarks)]
-        for broker in (broker for pool in pools for broker in pool if broker.gives):
+        for broker in (broker for pool in pools for broker in pool if broker.is_giver):
             remarks.setdefault(broker.pair, broker.remark)
         decisions = _with_moves(sample, decisions, remarks, moves)
     decisions += avg_shedder.left_out_with_hits(sample, before)
@@ -112,10 +112,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 def _as_avg_shedder(sample: ClusterSample, state: ShedderState, learned: Learned) -> SheddingResult:
     plan = avg_shedder.shed(sample, state)
     why = f"{Reason.MEMORY_DECIDES.meaning} [{Reason.MEMORY_DECIDES}]"
-    pairs = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in plan.decisions]
-    return plan._replace(
-        decisions=pairs, state=replace(plan.state, learned=learned), sentence=f"{plan.sentence}. {why}"
-    )
+    rows = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in plan.decisions]
+    return plan._replace(decisions=rows, state=replace(plan.state, learned=learned), sentence=f"{plan.sentence}. {why}")
 
 
 def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[list[_Broker]]:
@@ -125,16 +123,16 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
     pools: defaultdict[str, list[_Broker]] = defaultdict(list)
     for broker in sample.compared_brokers:
         name = broker.broker
-        pair, sums = pairs[name], of_brokers.get(name, Sums())
+        pair, sums = pairs[name], of_brokers.get(name, BundleSums())
         fires = pair.fired and pair.source != pair.destination
         coming = sample.arriving.get(name, {}).get(sample.measure, 0.0) / UNIT_DIVISORS[sample.measure]
         unexplained = learned.idle + learned.brokers.get(name, LearnedBroker()).residual
-        expected = sums.hour + learned.persistence * (sums.quick - sums.hour)
+        expected = sums.hour_sum + learned.persistence * (sums.quick_sum - sums.hour_sum)
         height = unexplained + learned.points / cores[name] * (expected + coming)
         gives, takes = fires and name == pair.source, fires and name == pair.destination
         urgent = sample.forced or (pair.high_hits or 0) >= sample.settings.hit_count_high
         pools[broker.reserved_by or ""].append(
-            _Broker(name, pair.pair or 0, cores[name], height, gives=gives, takes=takes, urgent=urgent)
+            _Broker(name, pair.pair or 0, cores[name], height, is_giver=gives, is_taker=takes, is_urgent=urgent)
         )
     for pool in pools.values():
         _subtract_mean(pool)
@@ -143,18 +141,18 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
 
 def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
     points = sample.learning.learned.points
-    above = [broker for pool in pools for broker in pool if broker.gives or broker.height > 0]
+    above = [broker for pool in pools for broker in pool if broker.is_giver or broker.height > 0]
     sample.bundles.request_brokers([broker.name for broker in above])
     able = sample.bundles.brokers_with_bundle_above(_MIN_BUNDLE_POINTS / points) if points else set()
     for broker in above:
         broker.has_unread = broker.name in able
-        if broker.gives:
+        if broker.is_giver:
             _read_candidates(sample, broker)
 
 
 def _read_candidates(sample: ClusterSample, broker: _Broker) -> None:
     broker.has_unread = False
-    broker.bundles = sample.bundles.of_broker(broker.name, None if broker.gives else _MAX_OTHER_CANDIDATES)
+    broker.bundles = sample.bundles.of_broker(broker.name, None if broker.is_giver else _MAX_OTHER_CANDIDATES)
     loads = sample.learning.learned.points * np.array([bundle.load for bundle in broker.bundles])
     broker.price_factors = 1 + loads / broker.cores / _LARGE_BUNDLE_POINTS
     broker.reasons = [
@@ -187,14 +185,14 @@ def _choose_moves(
         able.sort(key=lambda broker: (broker.height, broker.name))
         before = len(moves)
         for colder, hotter in zip(able[: len(able) // 2], reversed(able), strict=False):
-            if (hotter.gives or colder.takes) and (bundle := _pick(sample, gain_settings, hotter, colder)):
-                pair = hotter.pair if hotter.gives else colder.pair
+            if (hotter.is_giver or colder.is_taker) and (bundle := _pick(sample, gain_settings, hotter, colder)):
+                pair = hotter.pair if hotter.is_giver else colder.pair
                 texts.setdefault(pair, hotter.remark)
                 of_move: dict[str, Any] = {"pair": pair, "rank": next(ranks[pair]), "destination": colder.name}
                 moves.append(CandidateMove.new(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
         if len(moves) == before:
             break
-    left = (_staying_bundles(broker, ranks[broker.pair], measure) for broker in pool if broker.gives)
+    left = (_staying_bundles(broker, ranks[broker.pair], measure) for broker in pool if broker.is_giver)
     return [*moves, *chain.from_iterable(left)]
 
 
@@ -211,7 +209,7 @@ def _staying_bundles(broker: _Broker, free_ranks: Iterator[int], measure: Measur
 
 def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, colder: _Broker) -> BundleSample | None:
     """Move the bundle whose gain exceeds its price the most, and return it; None if no bundle is moved."""
-    urgent = (hotter.gives and hotter.urgent) or (colder.takes and colder.urgent)
+    urgent = (hotter.is_giver and hotter.is_urgent) or (colder.is_taker and colder.is_urgent)
     least = gain_settings.min_gain / (_URGENT_DIVISOR if urgent else 1)
     if hotter.has_unread:
         _read_candidates(sample, hotter)
@@ -237,7 +235,7 @@ def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, c
     bundle, load = hotter.bundles[best], float(hotter.loads[best])
     after = hotter.height - load / hotter.cores, colder.height + load / colder.cores
     if net[best] >= 0 or (not hotter.remark and net[best] > -np.inf):
-        giver = "" if hotter.gives else f" of {hotter.name}"  # a pair may take from a broker that is not its own
+        giver = "" if hotter.is_giver else f" of {hotter.name}"  # a pair may take from a broker that is not its own
         points = f"{hotter.height:+.0f} and {colder.height:+.0f} to {after[0]:+.0f} and {after[1]:+.0f}"
         worth = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
         hotter.remark = f"{bundle.bundle}{giver} to {colder.name}: loads go from {points} points off the mean; {worth}"

@@ -66,7 +66,7 @@ def profile_of(settings: Settings) -> Profile:
     return PROFILES.get(settings.strategy) or _import_shedder(settings.strategy)
 
 
-def counts_same_hits(strategy: str, other: str) -> bool:
+def count_same_hits(strategy: str, other: str) -> bool:
     """Return whether both strategies count pairs' hits in the same way; False if either is a custom shedder."""
     one, another = PROFILES.get(strategy), PROFILES.get(other)
     return bool(one and another and one.judges_pairs and one.thresholds is another.thresholds)

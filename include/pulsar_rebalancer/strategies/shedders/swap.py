@@ -91,23 +91,23 @@ class PairTransfer:
     Current traffic is compared, not moving averages.
 
     Attributes:
-        number: number of the decision.
+        pair_number: number of the decision.
         source: the broker that sheds bundles.
         destination: the broker that receives the bundles.
-        target: throughput to move to the destination in bytes/s.
+        target_throughput: throughput to move to the destination in bytes/s.
         moves: the candidates; each accepted bundle is followed by the bundles that move back in exchange for it.
-        left: throughput of the bundles that move to the destination in bytes/s.
-        gained: throughput of the bundles that move back in bytes/s, as far as it is counted (see `credit_swaps`).
+        leaving_throughput: throughput of the bundles that move to the destination in bytes/s.
+        returning_throughput: throughput of the bundles that move back in bytes/s, if counted (`credit_swaps`).
     """
 
     sample: ClusterSample
-    number: int
+    pair_number: int
     source: BrokerLoad
     destination: BrokerLoad
-    target: float
+    target_throughput: float
     moves: list[CandidateMove] = field(default_factory=list)
-    left: float = 0.0
-    gained: float = 0.0
+    leaving_throughput: float = 0.0
+    returning_throughput: float = 0.0
 
     def add_candidates(self, bundles: list[BundleSample]) -> None:
         """Choose bundles to move from the source. At least one bundle always remains on the source."""
@@ -125,7 +125,7 @@ class PairTransfer:
                 ended = reason in (Reason.NOT_REACHED, Reason.OVER_REMAINING)
             self._add_candidate(bundle, reason, self.destination if transfer else None)
             if reason is Reason.TAKEN:
-                self.left += bundle.present_msg_throughput
+                self.leaving_throughput += bundle.present_msg_throughput
                 remaining -= 1
                 self._add_swapped(swapped)
 
@@ -138,7 +138,7 @@ class PairTransfer:
             return Reason.NOT_REACHED, []
         if leaving == 0:
             return Reason.NO_TRAFFIC, []
-        if self.left - self.gained + leaving <= self.target:
+        if self.leaving_throughput - self.returning_throughput + leaving <= self.target_throughput:
             return Reason.TAKEN, []
         swapped = self._bundles_in_exchange(leaving, candidates)
         return (Reason.TAKEN if swapped else Reason.OVER_REMAINING), swapped
@@ -151,12 +151,12 @@ class PairTransfer:
             candidates: the destination's top bundles that have not been considered yet.
         """
         most = self.source.throughput
-        ours = most - self.left + self.gained - leaving
-        theirs = self.destination.throughput + self.left - self.gained + leaving
+        ours = most - self.leaving_throughput + self.returning_throughput - leaving
+        theirs = self.destination.throughput + self.leaving_throughput - self.returning_throughput + leaving
         accepted: list[BundleSample] = []
         for bundle in candidates:
             returning = bundle.present_msg_throughput
-            if self._must_stay(bundle) or returning == 0:
+            if self._is_barred(bundle) or returning == 0:
                 continue
             if ours + returning < most and theirs - returning < most:
                 accepted.append(bundle)
@@ -169,9 +169,9 @@ class PairTransfer:
         for bundle in bundles:
             self._add_candidate(bundle, Reason.TAKEN, self.source)
             if self.sample.settings.credit_swaps:
-                self.gained += bundle.present_msg_throughput
+                self.returning_throughput += bundle.present_msg_throughput
 
-    def _must_stay(self, bundle: BundleSample) -> bool:
+    def _is_barred(self, bundle: BundleSample) -> bool:
         return bundle.reason in NEVER_SWAPPED or self._policy_reason(bundle, self.source) is not None
 
     def _policy_reason(self, bundle: BundleSample, destination: BrokerLoad) -> Reason | None:
@@ -184,7 +184,7 @@ class PairTransfer:
         self.moves.append(
             CandidateMove.new(
                 bundle,
-                pair=self.number,
+                pair=self.pair_number,
                 rank=len(self.moves),
                 measure=MEASURE,
                 reason=reason,
@@ -202,14 +202,14 @@ class BrokerLoad(NamedTuple):
         load: moving average of the broker's highest weighted resource usage; 1 is 100 percent.
         throughput_average: moving average of the broker's throughput in bytes/s.
         throughput: the broker's current throughput in bytes/s.
-        age: seconds since the broker's report; None if unknown.
+        report_age_s: seconds since the broker's report; None if unknown.
     """
 
     broker: str
     load: float
     throughput_average: float
     throughput: float
-    age: float | None = None
+    report_age_s: float | None = None
 
 
 class Imbalance(NamedTuple):
@@ -218,7 +218,7 @@ class Imbalance(NamedTuple):
     `value` is above `bound` for the kind `overloaded`, else below it.
     """
 
-    kind: str
+    imbalance_kind: str
     value: float
     bound: float
     sentence: str
@@ -285,7 +285,7 @@ class LoadStats:
             return Imbalance("overloaded", self.most_loaded.load, bound, words)
         return None
 
-    def take_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
+    def next_pair(self) -> tuple[BrokerLoad, BrokerLoad]:
         pair = self.most_loaded, self.least_loaded
         self._most -= 1
         return pair
@@ -299,4 +299,4 @@ class LoadStats:
 
 
 def is_outdated(load: BrokerLoad, settings: Settings) -> bool:
-    return load.age is not None and load.age > settings.load_data_ttl_seconds
+    return load.report_age_s is not None and load.report_age_s > settings.load_data_ttl_seconds

@@ -90,21 +90,19 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 def broker_loads(sample: ClusterSample, state: ShedderState) -> tuple[list[BrokerLoad], ShedderState]:
     """Return the loads of brokers that are not left out, and the averages for the next run (BrokerLoadData.update)."""
     listed = {broker.broker for broker in sample.brokers}
-    loads_after = {name: average for name, average in state.loads.items() if name in listed}
-    throughputs_after = {name: average for name, average in state.throughputs.items() if name in listed}
+    loads_now = {name: average for name, average in state.loads.items() if name in listed}
+    throughputs_now = {name: average for name, average in state.throughputs.items() if name in listed}
     loads = []
     for broker in sample.compared_brokers:
         name, throughput = broker.broker, broker.traffic(MEASURE)
         load, average = broker.load_average, broker.throughput_average
         if load is None:
             usage = weighted_usage(broker, sample.settings, RESOURCES)
-            load = loads_after[name] = smooth(state.loads.get(name), usage, sample.settings)
+            load = loads_now[name] = smooth(state.loads.get(name), usage, sample.settings)
         if average is None:
-            average = throughputs_after[name] = smooth(state.throughputs.get(name), throughput, sample.settings)
+            average = throughputs_now[name] = smooth(state.throughputs.get(name), throughput, sample.settings)
         loads.append(BrokerLoad(name, load, average, throughput, broker.report_age_seconds))
-    return loads, ShedderState(
-        loads=dict(sorted(loads_after.items())), throughputs=dict(sorted(throughputs_after.items()))
-    )
+    return loads, ShedderState(loads=dict(sorted(loads_now.items())), throughputs=dict(sorted(throughputs_now.items())))
 
 
 def reported_load(broker: BrokerSample, settings: Settings) -> float:
@@ -161,12 +159,16 @@ def _shed_pairs(sample: ClusterSample, stats: LoadStats) -> tuple[list[Decision]
         imbalance = stats.imbalance()
         if imbalance is None:
             return decisions, moves, _balanced_result(sample, stats)
-        source, destination = stats.take_pair()
+        source, destination = stats.next_pair()
         decision, transfer = _shed_pair(sample, len(decisions), source, destination, imbalance)
         decisions.append(decision)
         moves += transfer.moves
-        if transfer.left > 0:
-            stats.record_move(source, destination, (transfer.left - transfer.gained) * source.load / source.throughput)
+        if transfer.leaving_throughput > 0:
+            stats.record_move(
+                source,
+                destination,
+                (transfer.leaving_throughput - transfer.returning_throughput) * source.load / source.throughput,
+            )
             shed_brokers += 1
     return decisions, moves, NoShedding(Reason.NO_PARTNER, None, None, "no pair is left")
 
@@ -178,7 +180,7 @@ def _shed_pair(
     target = source.throughput * (gap / 2) / source.load if source.load > 0 else 0.0
     transfer = PairTransfer(sample, pair, source, destination, target)
     bundles = top_bundles(sample, source.broker)
-    wanted = f"{imbalance.kind}: {imbalance.sentence}"
+    wanted = f"{imbalance.imbalance_kind}: {imbalance.sentence}"
     decision = Decision(
         source.broker,
         Reason.FIRED,
@@ -214,8 +216,8 @@ def _other_decisions(
         why, words = stopped_by, f"load {load.load:.1%}; {stopped_by.sentence}"
         if is_outdated(load, sample.settings):
             ttl = sample.settings.load_data_ttl_seconds
-            words = f"the report is {load.age:.0f} s old, more than {ttl:g} s, so the mean excludes the broker"
-            why = NoShedding(Reason.OUTDATED, load.age, ttl, words)
+            words = f"the report is {load.report_age_s:.0f} s old, more than {ttl:g} s, so the mean excludes the broker"
+            why = NoShedding(Reason.OUTDATED, load.report_age_s, ttl, words)
         decisions.append(
             Decision(
                 load.broker,

@@ -38,7 +38,7 @@ class TrafficDifference:
 
     Attributes:
         measure: message rate or throughput.
-        busiest: brokerId of the busiest broker; empty if there are no brokers.
+        busiest_broker: brokerId of the busiest broker; empty if there are no brokers.
         highest: the busiest broker's traffic.
         lowest: the idlest broker's traffic.
         value: the difference in percent of `lowest` for message rates; the ratio `highest` / `lowest` for throughputs.
@@ -47,7 +47,7 @@ class TrafficDifference:
     """
 
     measure: Measure
-    busiest: str
+    busiest_broker: str
     highest: float
     lowest: float
     value: float
@@ -76,8 +76,8 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     looked_at = firing or rates
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
-    busiest = (firing.busiest,) if firing else (rates.busiest, throughputs.busiest)
-    carried = sample.columns.traffic(looked_at.measure)
+    busiest = (firing.busiest_broker,) if firing else (rates.busiest_broker, throughputs.busiest_broker)
+    carried = sample.columns.traffic_by_broker(looked_at.measure)
     for number, name in enumerate(sorted(carried, key=lambda name: -carried[name])):
         if name not in busiest and sample.brief:
             continue
@@ -87,31 +87,31 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         elif firing:
             decision, moves = _shed_busiest(sample, broker, firing, number)
         else:
-            own = rates if name == rates.busiest else throughputs
+            own = rates if name == rates.busiest_broker else throughputs
             compared = Comparison(own.value, own.bound)
             decision = broker_decision(sample, broker, number, compared, Reason.BALANCED, own.sentence)
         decisions.append(decision)
     if firing:
-        sentence = f"{firing.busiest}: {firing.sentence}"
+        sentence = f"{firing.busiest_broker}: {firing.sentence}"
     else:
         sentence = f"{rates.sentence}; {throughputs.sentence}" if carried else "no broker can be compared"
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, ShedderState(), sentence)
 
 
 def _rate_difference(sample: ClusterSample) -> TrafficDifference:
-    busiest, most, least = _traffic_extremes(sample, Measure.RATE)
+    busiest, most, least = _busiest_highest_lowest(sample, Measure.RATE)
     bound, minimum = sample.settings.rate_difference, sample.settings.min_unload_message
     return TrafficDifference(Measure.RATE, busiest, most, least, (most - least) * 100 / least, bound, minimum)
 
 
 def _throughput_difference(sample: ClusterSample) -> TrafficDifference:
-    busiest, most, least = _traffic_extremes(sample, Measure.THROUGHPUT)
+    busiest, most, least = _busiest_highest_lowest(sample, Measure.THROUGHPUT)
     bound, minimum = sample.settings.throughput_ratio, sample.settings.min_unload_throughput
     return TrafficDifference(Measure.THROUGHPUT, busiest, most, least, most / least, bound, minimum)
 
 
-def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
-    carried = sample.columns.traffic(measure)
+def _busiest_highest_lowest(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
+    carried = sample.columns.traffic_by_broker(measure)
     busiest = max(carried, key=carried.__getitem__, default="")
     most, least = carried.get(busiest, -1.0), min([float(MAX_INT), *carried.values()])
     return busiest, most, 1.0 if abs(least) <= MIN_TRAFFIC else least
@@ -121,7 +121,7 @@ def _other_decision(sample: ClusterSample, broker: BrokerSample, difference: Tra
     carried = broker.traffic(difference.measure)
     explanation = (
         f"carries {amount(difference.measure, carried)}; only the busiest broker sheds: "
-        f"{difference.busiest} carries {amount(difference.measure, difference.highest)}"
+        f"{difference.busiest_broker} carries {amount(difference.measure, difference.highest)}"
     )
     compared = Comparison(carried, difference.highest)
     return broker_decision(sample, broker, pair, compared, Reason.NO_PARTNER, explanation)
@@ -133,16 +133,14 @@ def _shed_busiest(
     """Return the decision for the busiest broker, and the moves away from it."""
     measure, compared = difference.measure, Comparison(difference.value, difference.bound)
     required = min(int((difference.highest - difference.lowest) * sample.settings.max_unload_percentage), MAX_INT)
-    wanted = f"{difference.sentence}: {amount(measure, required)} must leave"
+    text = f"{difference.sentence}: {amount(measure, required)} must leave"
     if broker.bundles <= 1:
-        words = f"{wanted}, but {'the only bundle stays' if broker.bundles else 'the broker has no bundle'}"
+        words = f"{text}, but {'the only bundle stays' if broker.bundles else 'the broker has no bundle'}"
         return broker_decision(sample, broker, pair, compared, Reason.FEW_BUNDLES, words), []
     if required < difference.minimum:
-        words = f"{wanted}, less than the minimum of {amount(measure, difference.minimum)}"
+        words = f"{text}, less than the minimum of {amount(measure, difference.minimum)}"
         return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
-    fired = broker_decision(
-        sample, broker, pair, compared, Reason.FIRED, wanted, measure=measure, target=float(required)
-    )
+    fired = broker_decision(sample, broker, pair, compared, Reason.FIRED, text, measure=measure, target=float(required))
     return fired, _pick_bundles(sample, broker.broker, measure, pair, required)
 
 

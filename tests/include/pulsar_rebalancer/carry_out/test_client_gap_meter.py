@@ -63,17 +63,17 @@ class Measured:
     def __init__(self, brokers: Any) -> None:
         self.reported: list[ClientGap] = []
         self.meter = ClientGapMeter(brokers, [MOVE], lambda _, client_gap: self.reported.append(client_gap))
-        self.move = self.meter.measurement(MOVE, is_retry=False)
+        self.move = self.meter.new_measurement(MOVE, is_retry=False)
 
     async def unload(self, reason: Reason = Reason.MOVED, owner: str = "b:1", attempts: int = 1) -> ClientGap | None:
-        await self.move.count_before(asyncio.sleep(0))
+        await self.move.count_clients_before_unload(asyncio.sleep(0))
         ends = {"bundle": MOVE.bundle, "source": "a:1", "destination": "b:1", "owner": owner}
         return self.move.with_client_gap(MoveOutcome(**ends, reason=reason, attempts=attempts)).client_gap
 
     async def report(self) -> ClientGap:
         """Unload, wait for the clients and return what was reported; without any, what is known at once."""
         at_once = await self.unload()
-        await self.meter.finish(lambda: None)
+        await self.meter.wait_for_clients(lambda: None)
         assert at_once is not None
         return self.reported[0] if self.reported else at_once
 
@@ -155,7 +155,7 @@ def test_a_slow_source_is_not_waited_for_again_until_it_has_answered(monkeypatch
             if answering:
                 brokers.answering.set()
                 await asyncio.wait(measured.meter._topic_tasks.values())
-            measured.move = measured.meter.measurement(MOVE, is_retry=False)
+            measured.move = measured.meter.new_measurement(MOVE, is_retry=False)
             async with asyncio.timeout(5):
                 found.append(await measured.unload())
         await measured.meter.close()
@@ -190,7 +190,7 @@ def test_clients_that_return_later_are_late_and_those_at_the_limit_in_time():
         measured = Measured(Brokers(2, *[0] * 20, 2))
         await measured.unload()
         late = await measured.move.reconnected_within(0.1)
-        await measured.meter.finish(lambda: None)
+        await measured.meter.wait_for_clients(lambda: None)
         seconds = measured.reported[0].clients_seconds
         assert seconds is not None
         return late, await measured.move.reconnected_within(seconds)
@@ -203,11 +203,11 @@ def test_times_are_rounded_to_milliseconds_and_reasons_cut(monkeypatch):
         clock: Any = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
         monkeypatch.setattr(client_gap_meter, "time", clock)
         measured = Measured(brokers)
-        await measured.move.count_before(asyncio.sleep(0))
+        await measured.move.count_clients_before_unload(asyncio.sleep(0))
         clock.now = 1.23456
         ends = {"bundle": MOVE.bundle, "source": "a:1", "destination": "b:1", "owner": "b:1"}
         measured.move.with_client_gap(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1))
-        await measured.meter.finish(lambda: None)
+        await measured.meter.wait_for_clients(lambda: None)
         return measured.reported[0]
 
     client_gap = asyncio.run(reported(Brokers(2)))
@@ -221,7 +221,7 @@ def test_without_clients_the_owner_must_be_in_time(monkeypatch):
         clock: Any = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
         monkeypatch.setattr(client_gap_meter, "time", clock)
         measured = Measured(Brokers(0, listed=CONNECTED | {"publishers": []}))
-        await measured.move.count_before(asyncio.sleep(0))
+        await measured.move.count_clients_before_unload(asyncio.sleep(0))
         clock.now = 1.0
         ends = {"bundle": MOVE.bundle, "source": "a:1", "destination": "b:1", "owner": "b:1"}
         measured.move.with_client_gap(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1))
@@ -239,7 +239,7 @@ def test_a_bundle_without_an_owner_leaves_the_client_gap_unknown():
 def test_a_bundle_that_an_earlier_attempt_may_have_unloaded_is_not_measured():
     async def found() -> tuple[ClientGap | None, bool | None]:
         measured = Measured(Brokers(2))
-        measured.move = measured.meter.measurement(MOVE, is_retry=True)
+        measured.move = measured.meter.new_measurement(MOVE, is_retry=True)
         return await measured.unload(), await measured.move.reconnected_within(60)
 
     client_gap, in_time = asyncio.run(found())
@@ -283,7 +283,7 @@ def test_counting_does_not_prolong_a_wave_of_ten_minutes():
         measured = Measured(Brokers(2, 0))
         await measured.unload()
         measured.meter._started_at -= 600
-        await measured.meter.finish(lambda: None)
+        await measured.meter.wait_for_clients(lambda: None)
         await measured.meter.close()
         return measured.reported
 

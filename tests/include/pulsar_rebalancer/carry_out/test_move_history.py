@@ -10,7 +10,7 @@ from tests.airflow_runs import bundle, make_run, move_row
 from pulsar_rebalancer.carry_out import move_history
 from pulsar_rebalancer.carry_out.move_history import WaveHistory, drop_destinations
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, write_outcomes
+from pulsar_rebalancer.run.outcome import MoveOutcome, conclude_run, write_outcomes
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.state import KeptDestination, MovesState, Unload
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -45,8 +45,8 @@ def test_attempts_are_added_up(tmp_path, earlier, later, together):
     run = make_run(ClusterStorage(str(tmp_path), "east"), [move_row(1, "a:1", "b:1")])
     for attempt in (earlier, later):
         history = WaveHistory(MovesState(), lambda change: None, run, 0)
-        history.add(attempt, NOW)
-        history.write()
+        history.add_outcome(attempt, NOW)
+        history.write_outcomes()
 
     found = history.outcomes[bundle(1)]
     assert (found.reason, found.attempts, found.destination_kept) == together
@@ -86,8 +86,8 @@ def test_only_another_unload_takes_the_place_of_a_kept_destination(run, ended, l
     stored = [MovesState(kept_destinations={bundle(1): kept, bundle(2): kept})]
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
 
-    history.add(ended, NOW)
-    history.write()
+    history.add_outcome(ended, NOW)
+    history.write_outcomes()
 
     assert set(stored[-1].kept_destinations) == left
 
@@ -121,8 +121,8 @@ def test_runs_in_a_row_that_miss_the_same_broker_are_counted(run, before, tries)
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
 
     history.record_planned([move for move in read_moves(run) if move.bundle == bundle(1)], NOW)
-    history.add(outcome(Reason.ASTRAY, 3, "c:1"), NOW)
-    history.write()
+    history.add_outcome(outcome(Reason.ASTRAY, 3, "c:1"), NOW)
+    history.write_outcomes()
 
     assert stored[-1].unloads[bundle(1)].tries == tries
 
@@ -133,9 +133,9 @@ def test_failed_moves_of_all_waves_count_until_the_report(run):
     attempt(run).add_skipped([failed], NOW)
     again = attempt(run)
     assert again.new_failures(None) == 2
-    again.add(outcome(Reason.MOVED, 1, "b:1"), NOW)
+    again.add_outcome(outcome(Reason.MOVED, 1, "b:1"), NOW)
     assert again.new_failures(None) == 1
-    conclude(run, Reason.OPEN, NOW).write(run)
+    conclude_run(run, Reason.OPEN, NOW).write(run)
     assert attempt(run).new_failures(None) == 0
 
 
@@ -149,7 +149,7 @@ def test_bundles_that_begin_together_are_written_together(run, monkeypatch):
     monkeypatch.setattr(move_history, "write_outcomes", write)
 
     async def begin() -> None:
-        await asyncio.gather(*(history.begin(move) for move in read_moves(run) if move.wave == 0))
+        await asyncio.gather(*(history.record_begin(move) for move in read_moves(run) if move.wave == 0))
 
     asyncio.run(begin())
 

@@ -37,12 +37,12 @@ class Rounds:
 
     def begun(self) -> list[Move]:
         begun = []
-        while self.pace.try_begin(self.waiting[0]):
+        while self.pace.try_begin_move(self.waiting[0]):
             begun.append(self.waiting.pop(0))
         return begun
 
     def end(self, move: Move, in_time: bool | None) -> None:
-        asyncio.run(self.pace.end(move, cast("MoveClientGap", Returned(in_time))))
+        asyncio.run(self.pace.end_move(move, cast("MoveClientGap", Returned(in_time))))
 
     def _round(self, in_time: bool | None) -> int:
         begun = self.begun()
@@ -71,8 +71,8 @@ def test_moves_whose_clients_are_unknown_leave_the_pace() -> None:
 def test_a_move_waits_while_one_of_its_brokers_is_busy() -> None:
     pace = AdaptivePace(1, LIMIT)
     onto_b, onto_c = moves(1)[0], moves(1, "a:1", "c:1")[0]
-    assert pace.try_begin(onto_b)
-    assert not pace.try_begin(onto_c)
+    assert pace.try_begin_move(onto_b)
+    assert not pace.try_begin_move(onto_c)
 
 
 def test_a_queue_that_is_cleared_releases_the_workers_that_wait() -> None:
@@ -81,7 +81,7 @@ def test_a_queue_that_is_cleared_releases_the_workers_that_wait() -> None:
         assert await queue.next_index() == 0
         waiting = asyncio.create_task(queue.next_index())
         await asyncio.sleep(0)
-        await queue.clear()
+        await queue.clear_remaining()
         async with asyncio.timeout(5):
             return await waiting
 
@@ -130,7 +130,7 @@ def test_a_wave_whose_counting_fails_leaves_no_counting_behind() -> None:
     class Meter:
         closed = False
 
-        async def finish(self, _: object) -> None:
+        async def wait_for_clients(self, _: object) -> None:
             raise RuntimeError("lost")
 
         async def close(self) -> None:

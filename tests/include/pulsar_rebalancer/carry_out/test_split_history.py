@@ -56,10 +56,10 @@ def test_split_of_a_killed_attempt_is_settled_by_the_next(run, later, merged):
     store = Store()
     killed = SplitHistory(store.state, store.change, run)
     killed.record_planned([split()], NOW)
-    killed.begin(split())
+    killed.record_begin(split())
     again = SplitHistory(store.state, store.change, run)
     again.record_planned([split()], NOW)
-    again.add(SplitOutcome(bundle=ONE, positions=(0x40000000,), **later), NOW)
+    again.add_outcome(SplitOutcome(bundle=ONE, positions=(0x40000000,), **later), NOW)
 
     (outcome,) = read_outcomes(run).values()
     assert (outcome.reason, outcome.attempts) == merged
@@ -69,15 +69,15 @@ def test_split_of_a_killed_attempt_is_settled_by_the_next(run, later, merged):
 def test_a_retry_goes_on_with_what_was_planned(run):
     store, both = Store(), [split(), split(OTHER, 0xC0000000)]
     history = SplitHistory(store.state, store.change, run)
-    assert (history.planned, history.remaining(both)) == (False, both)
+    assert (history.planned, history.remaining_splits(both)) == (False, both)
     history.record_planned(both, NOW)
-    history.add(ended("split"), NOW)
+    history.add_outcome(ended("split"), NOW)
 
     again = SplitHistory(store.state, store.change, run)
-    assert (again.planned, again.remaining(both)) == (True, both[1:])
-    again.add(ended("server_error", OTHER), NOW)
-    assert again.remaining(both) == both[1:]  # another attempt may complete it
-    SplitHistory(store.state, store.change, run).add(ended("split", OTHER), NOW)
+    assert (again.planned, again.remaining_splits(both)) == (True, both[1:])
+    again.add_outcome(ended("server_error", OTHER), NOW)
+    assert again.remaining_splits(both) == both[1:]  # another attempt may complete it
+    SplitHistory(store.state, store.change, run).add_outcome(ended("split", OTHER), NOW)
     assert [outcome.attempts for outcome in read_outcomes(run).values()] == [1, 2]
     assert {name: known.outcome for name, known in store.state.splits.items()} == {ONE: "split", OTHER: "split"}
     assert store.state.unloads == {"x/y/z": UNLOADED}

@@ -136,7 +136,7 @@ def test_no_more_bundles_are_under_way_than_allowed(scene, concurrency, monkeypa
         await unload(*call)
 
     monkeypatch.setattr(BundleAdmin, "unload", together)
-    scene.run(*[scene.move(number) for number in range(IDLE)], concurrency=concurrency)
+    scene.run(*[scene.move(each) for each in range(IDLE)], concurrency=concurrency)
     assert scene.admin.most_under_way == concurrency
     assert len(scene.admin.unloads) == IDLE
 
@@ -184,9 +184,7 @@ def test_when_an_outcome_cannot_be_noted_moves_under_way_end_and_no_other_begins
             raise RuntimeError("the store is full")
 
     with pytest.raises(RuntimeError, match="the store is full"):
-        scene.run(
-            *[scene.move(number) for number in range(IDLE)], prepare=prepare, concurrency=2, on_outcome=on_outcome
-        )
+        scene.run(*[scene.move(each) for each in range(IDLE)], prepare=prepare, concurrency=2, on_outcome=on_outcome)
     assert scene.told == list(scene.bundles[:2])
     assert [scene.cluster.owner(bundle) for bundle in scene.told] == [scene.b, scene.b]
     assert len(scene.admin.unloads) == 2

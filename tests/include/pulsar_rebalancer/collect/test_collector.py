@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import RunTrigger, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, Origin, RunParams
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import AdminError, SettingsError
@@ -50,7 +50,7 @@ def sample(face, given=None, params=None, **connection):
             trigger = RunTrigger(
                 now=datetime.fromtimestamp(face.cluster.clock.now(), UTC),
                 airflow_run_id="manual__2026-11-21T12:00:00+00:00",
-                params=params or RunParams(),
+                run_params=params or RunParams(),
                 requested_by="anna",
             )
             return await collect(admin, entry(**(given or {})), trigger)
@@ -59,7 +59,7 @@ def sample(face, given=None, params=None, **connection):
 
 
 def rows(collected, name):
-    return collected.tables[name].to_pylist()
+    return collected.input_tables[name].to_pylist()
 
 
 def broker(face, i):
@@ -76,7 +76,7 @@ def test_a_healthy_cluster(served):
     assert cluster["leader"] == broker(served, 0)
     assert cluster["load_manager"] == "ModularLoadManagerImpl"
     assert (cluster["brokers_listed"], cluster["brokers_reported"]) == (BROKERS, BROKERS)
-    assert cluster["bundles"] == collected.tables["bundles"].num_rows > BUNDLES / 2
+    assert cluster["bundles"] == collected.input_tables["bundles"].num_rows > BUNDLES / 2
     assert cluster["policies_readable"] is True
     assert cluster["policies_problem"] is None
     assert cluster["settings_in_disagreement"] == ""
@@ -97,9 +97,9 @@ def test_a_healthy_cluster(served):
 def test_a_sample_is_written_and_read_back(served, tmp_path):
     collected = sample(served, given={"low_threshold": 12}, params=RunParams(force="drill"))
     run = StoragePath(str(tmp_path / "run"))
-    save(collected, run)
+    write_sample(collected, run)
     for name in INPUT:
-        assert Snapshot(run).table(name).equals(collected.tables[name])
+        assert Snapshot(run).read_table(name).equals(collected.input_tables[name])
     assert Policies.read(run) == collected.policies
     request = RunRequest.read(run)
     assert request == collected.request

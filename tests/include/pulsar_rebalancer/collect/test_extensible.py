@@ -129,11 +129,11 @@ def ask(monkeypatch, tmp_path):
 
 
 def row(report):
-    return report.columns
+    return report.broker_columns
 
 
 def ranks(report):
-    return {row["bundle"]: row["top_rank"] for row in report.bundles.to_pylist() if row["top_rank"] is not None}
+    return {row["bundle"]: row["top_rank"] for row in report.rows.to_pylist() if row["top_rank"] is not None}
 
 
 def test_a_bundle_is_the_sum_of_its_topics():
@@ -231,8 +231,8 @@ def test_brokers_are_asked_by_their_load_manager(ask):
     error = AdminError(Reason.UNREACHABLE, "no connection")
     runtimes = {A: EXTENSIBLE, B: MODULAR, "broker-c:8080": EXTENSIBLE}
     found = ask(Brokers(metrics_of={"broker-c:8080": error}), runtimes)
-    assert (found[B].names, found[B].bundles.num_rows) == ((B,), 0)
-    assert (found[A].names, found[A].bundles.num_rows) == ((A,), len(STATS))
+    assert (found[B].broker_names, found[B].rows.num_rows) == ((B,), 0)
+    assert (found[A].broker_names, found[A].rows.num_rows) == ((A,), len(STATS))
     assert found["broker-c:8080"] is error
 
 
@@ -318,7 +318,7 @@ def test_a_missing_client_is_said(ask, monkeypatch):
     with pytest.raises(AdminError, match="pulsar-client cannot be loaded") as missing:
         ask(Brokers())
     assert missing.value.reason == "wrong_setting"
-    assert ask(Brokers(), {B: MODULAR})[B].names == (B,)
+    assert ask(Brokers(), {B: MODULAR})[B].broker_names == (B,)
 
 
 def test_a_token_that_came_over_tls_stays_there(ask):

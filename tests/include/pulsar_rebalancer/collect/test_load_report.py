@@ -16,11 +16,11 @@ NOW = LAST_UPDATE + timedelta(seconds=42.5)
 
 def row_of(report, now=NOW, host_interval_s=60.0):
     found = read_report("b:1", {"lastStats": {}} | report, collected_at=now, host_interval_s=host_interval_s)
-    return found.columns
+    return found.broker_columns
 
 
 def bundles_of(stats):
-    return read_report("b:1", {"lastStats": stats}, collected_at=NOW, host_interval_s=60.0).bundles.to_pylist()
+    return read_report("b:1", {"lastStats": stats}, collected_at=NOW, host_interval_s=60.0).rows.to_pylist()
 
 
 def spoiled(*path, value):

@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import REPORT, Broker, brokers, connect
 
-from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, save
+from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.isolation import Policies
@@ -57,15 +57,15 @@ def sample(seed: Broker, where: Path, **given: Any) -> Sample:
 
     collected = asyncio.run(go())
     run = StoragePath(str(where))
-    save(collected, run)
+    write_sample(collected, run)
     for name in tables.INPUT:
-        assert Snapshot(run).table(name).equals(collected.tables[name])
+        assert Snapshot(run).read_table(name).equals(collected.input_tables[name])
     assert Policies.read(run) == collected.policies
     return collected
 
 
 def errors(collected: Sample) -> dict[str, str]:
-    return {row["broker"]: row["error"] for row in collected.tables["brokers"].to_pylist() if row["error"]}
+    return {row["broker"]: row["error"] for row in collected.input_tables["brokers"].to_pylist() if row["error"]}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_odd_name_of_a_policy_can_be_stored_and_shown(tmp_path: Path, name: s
         for one in found:
             one.on("GET", ISOLATION, escaped({name: policy, f"{name}2": 5}))
         collected = sample(found[0], tmp_path)
-    (row,) = collected.tables["cluster"].to_pylist()
+    (row,) = collected.input_tables["cluster"].to_pylist()
     said = row["policies_unclear"] or row["policies_problem"]
     assert said.isprintable()
     assert len(said) < 2100
@@ -126,6 +126,6 @@ def test_an_odd_group_concerns_its_namespace_alone(tmp_path: Path, group: str | 
         for one in found:
             one.on("GET", GROUP, Response(group))
         collected = sample(found[0], tmp_path)
-    (row,) = collected.tables["cluster"].to_pylist()
+    (row,) = collected.input_tables["cluster"].to_pylist()
     assert errors(collected) == {}
     assert len(row["policies_problem"] or row["policies_unclear"] or "") < 2100

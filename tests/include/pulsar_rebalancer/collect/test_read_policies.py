@@ -109,7 +109,7 @@ def test_another_shape_is_a_problem_of_its_part(given, broken):
 )
 def test_secondary_brokers_help_out_below_the_limit(min_limit, brokers, candidates):
     found = policy(primary=["gold-.*"], secondary=["silver-.*"], auto_failover_policy=failover(min_limit))
-    assert found.candidates(brokers) == candidates
+    assert found.allowed_brokers(brokers) == candidates
 
 
 class Calls:
@@ -178,7 +178,7 @@ def test_only_namespaces_of_users_are_asked_about_and_once():
     names = ["vip/x", "acme/a", "acme/a", "acme/b", "pulsar/system", "pulsar/b-1:8080", "pulsar/east/b-1:8080", "odd"]
     found = read(calls, names)
     assert calls.asked == ["acme/a", "acme/b", "vip/x"]
-    assert found.policy_kinds(["vip/x", "acme/a", "acme/b"]) == {
+    assert found.kind_by_namespace(["vip/x", "acme/a", "acme/b"]) == {
         "vip/x": "isolation",
         "acme/a": "anti_affinity",
         "acme/b": None,
@@ -241,7 +241,7 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
 def test_unreadable_policy_alone_is_unknown(calls, unknown, readable, said):
     found = read(calls, reads_failure_domains=True)
     assert found.unknown.keys() == unknown
-    assert set(found.policy_kinds(unknown).values()) == {"unknown"}
+    assert set(found.kind_by_namespace(unknown).values()) == {"unknown"}
     assert found.readable is readable
     assert said in found.problem
     if "vip" in calls.policies and "isolation" not in calls.failing:

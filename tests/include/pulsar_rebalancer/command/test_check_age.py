@@ -27,14 +27,14 @@ def storage(tmp_path: Path) -> ClusterStorage:
 
 def ended_run(storage: ClusterStorage, seconds_ago: float) -> StoragePath:
     at = datetime.now(UTC) - timedelta(seconds=seconds_ago)
-    run = storage.new_run(at)
+    run = storage.new_run_folder(at)
     (run / "outcome.json").write_json({"ended_at": at.isoformat()})
     return run
 
 
 def committed(storage: ClusterStorage, seconds_ago: float) -> None:
     at = datetime.now(UTC) - timedelta(seconds=seconds_ago)
-    CommitMark(seq=3, at=at).write(storage.new_run(at))
+    CommitMark(seq=3, at=at).write(storage.new_run_folder(at))
 
 
 def check(storage: ClusterStorage, limit: str = "180") -> int:
@@ -65,7 +65,7 @@ def test_the_exit_code_follows_the_ages(outcome, decision, code):
 def test_the_last_run_may_be_under_way(storage):
     ended_run(storage, 100_000)  # a day before
     ended_run(storage, 70)
-    (storage.new_run(datetime.now(UTC)) / "input" / "settings.json").write_json({})
+    (storage.new_run_folder(datetime.now(UTC)) / "input" / "settings.json").write_json({})
 
     found = read_ages(storage, datetime.now(UTC)).outcome
 

@@ -51,7 +51,7 @@ class Snapshots:
     def take(self, *, after: timedelta = timedelta(0), by: str = "ada", **more: Any) -> StoragePath:
         """A snapshot as collect and validate leave it."""
         at = NOW + after
-        run = self.storage.new_run(at)
+        run = self.storage.new_run_folder(at)
         params = RunParams.model_validate(more.pop("params", {}))
         RunRequest(
             cluster="east",

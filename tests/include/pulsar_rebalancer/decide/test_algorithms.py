@@ -4,7 +4,7 @@ import pytest
 
 from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.split_algorithms import positions_of
+from pulsar_rebalancer.decide.split_algorithms import split_positions
 from pulsar_rebalancer.names import HashRange
 from pulsar_rebalancer.run.snapshot import TopicLoad
 
@@ -38,7 +38,7 @@ def at(*positions):
     ],
 )
 def test_topic_count_equally_divide(topics, cut):
-    assert positions_of(SplitAlgorithm.TOPIC_COUNT, HALF, topics, limits(1, 1)) == cut
+    assert split_positions(SplitAlgorithm.TOPIC_COUNT, HALF, topics, limits(1, 1)) == cut
 
 
 @pytest.mark.parametrize(
@@ -66,4 +66,4 @@ def test_topic_count_equally_divide(topics, cut):
     ],
 )
 def test_flow_or_qps_equally_divide(topics, bounds, cut):
-    assert positions_of(SplitAlgorithm.FLOW, HALF, list(reversed(topics)), bounds) == cut
+    assert split_positions(SplitAlgorithm.FLOW, HALF, list(reversed(topics)), bounds) == cut

@@ -7,9 +7,9 @@ from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
-from pulsar_rebalancer.decide.split_planning import Cut, SplitContext, find_cut, plan_splits
+from pulsar_rebalancer.decide.split_planning import Cut, SplitInput, find_cut, plan_splits
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import splits_of
+from pulsar_rebalancer.run.plan import parsed_splits
 from pulsar_rebalancer.run.snapshot import Candidate, TopicLoad
 from pulsar_rebalancer.state import BundleSplit
 
@@ -30,13 +30,13 @@ def candidate(bundle=NAMES[0], bounds=BOUNDS, topics=TOPICS):
 
 
 def planned(bundles, *, settings=None, candidates=None, extensible=False, hits=None, splits=None):
-    context = SplitContext(Settings(**ACTS | (settings or {})), extensible, NOW, hits=hits or {}, splits=splits or {})
+    context = SplitInput(Settings(**ACTS | (settings or {})), extensible, NOW, hits=hits or {}, splits=splits or {})
     known = candidates if candidates is not None else [candidate(each.bundle) for each in bundles]
     return plan_splits(context, bundles, {each.bundle: each for each in known})
 
 
 def reasons(found):
-    return {row["bundle"]: row["reason"] for row in found.rows}
+    return {row["bundle"]: row["reason"] for row in found.split_rows}
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_conditions_are_those_of_pulsar(values, settings, met):
 
 def test_a_bundle_that_meets_a_condition_is_split():
     found = planned([loaded(), loaded(NAMES[1], msg_rate=10.0)])
-    (split,) = splits_of(found.rows)
+    (split,) = parsed_splits(found.split_rows)
     assert (split.bundle, split.positions, split.shares) == (NAMES[0], (0x20000000,), (1 / 3, 2 / 3))
     assert (split.condition, split.unload, split.algorithm) == ("msg_rate", True, "range_equally_divide")
     assert found.split_bundles == [NAMES[0]]
     assert found.skip_reasons == {}
-    assert found.advice == (
+    assert found.advice_lines == (
         f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; a split at 0x20000000 would "
         "give parts with 33 %, 67 % of the traffic. "
         "The bundle will be split; its parts may move later.",
@@ -105,18 +105,18 @@ def test_bundles_left_whole_have_a_reason(bundle, known, settings, reason):
     assert reasons(found) == {large.bundle: reason}
     assert found.split_bundles == []
     assert found.skip_reasons == {reason: 1}
-    assert Reason(reason).meaning in found.advice[0]
+    assert Reason(reason).meaning in found.advice_lines[0]
 
 
 def test_a_bundle_that_validation_left_out_is_not_named_again():
-    assert planned([loaded(stays=Reason.BUNDLE_QUARANTINED)]).rows == []
+    assert planned([loaded(stay_reason=Reason.BUNDLE_QUARANTINED)]).split_rows == []
 
 
 def test_caps_leave_the_less_loaded_for_later():
     bundles = [loaded(name, msg_rate=31000.0 + n) for n, name in enumerate(NAMES)]
     found = planned(bundles, settings={"max_splits_per_run": 2})
-    assert [row["bundle"] for row in found.rows] == NAMES[::-1]
-    assert [row["reason"] for row in found.rows] == ["to_be_split"] * 2 + ["cap_splits"] * 2
+    assert [row["bundle"] for row in found.split_rows] == NAMES[::-1]
+    assert [row["reason"] for row in found.split_rows] == ["to_be_split"] * 2 + ["cap_splits"] * 2
     of_run = planned(bundles, settings={"max_splits_per_run": 1})
     assert of_run.split_bundles == [NAMES[3]]
 
@@ -152,7 +152,7 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
     taken, hits, counted = list[list[str]](), dict[str, int](), []
     for _ in range(5):
         found = planned(bundles, settings=limits | caps, extensible=True, hits=hits)
-        taken, hits = [*taken, found.split_bundles], found.hits
+        taken, hits = [*taken, found.split_bundles], found.hits_by_bundle
         counted.append(hits.get(NAMES[1]))
     assert taken == [[], [], [], [NAMES[0]], [NAMES[1]]]
     assert hits == {NAMES[0]: 1}

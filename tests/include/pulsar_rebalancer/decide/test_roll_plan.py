@@ -7,7 +7,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, nam
 
 from pulsar_rebalancer.decide import plan_files, roll_plan
 from pulsar_rebalancer.decide.roll_plan import predict_removal, removal_sample
-from pulsar_rebalancer.decide.rolling import RollSample
+from pulsar_rebalancer.decide.rolling import SampleForRoll
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
@@ -78,7 +78,7 @@ def test_a_waiting_roll_looks_once_in_a_sample_for_room(tmp_path):
 
     found = roll_plan.sample_of_roll(sample, roll, ())
     assert found.why_no_room.startswith("room for 2 of 4 bundles on brokers with")
-    known = roll.model_copy(update={"seen": (found.at,), "waits": "as said before"})
+    known = roll.model_copy(update={"seen": (found.sampled_at,), "waits": "as said before"})
     assert roll_plan.sample_of_roll(sample, known, ()).why_no_room == "as said before"
     assert roll_plan.sample_of_roll(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).why_no_room == ""
     gone = roll.model_copy(update={"order": ("c:1",)})
@@ -134,7 +134,7 @@ def test_bundle_that_just_left_does_not_come_back(tmp_path, ended, kept):
     snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
 
-    home = roll_plan.sample_of_roll(Snapshot(snapshots.take()), roll, ()).home
+    home = roll_plan.sample_of_roll(Snapshot(snapshots.take()), roll, ()).home_bundles
 
     assert home == tuple(HELD)[0 if kept else 1 :]
 
@@ -147,7 +147,7 @@ SYSTEM = "pulsar/system/0x00000000_0xffffffff"
 ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
 
 
-def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> RollSample:
+def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> SampleForRoll:
     """What a roll sees of the turn of c, whose three bundles are two of `AWAY`, and one that no broker reports."""
     snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
     before = snapshots.take(after=timedelta(minutes=-1))
@@ -158,7 +158,7 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
     verdicts = [given.pop("verdict", None), given.pop("verdict_before", None)]
     listed = given.pop("listed", ())
     roll = Roll(id="f", order=("c:1",), listed=listed, at=NOW, turn_at=NOW, phase=phase, home=home)
-    drains = Drains(brokers=roll.drains())
+    drains = Drains(brokers=roll.roll_drains())
     run = snapshots.take(roll=roll.model_dump(mode="json"), drains=drains.model_dump(mode="json"))
     bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
     its = CandidateMove.new(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
@@ -171,34 +171,34 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
     return roll_plan.sample_of_roll(Snapshot(run), roll, ())
 
 
-def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
+def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> SampleForRoll:
     return in_phase(Phase.RETURNING, tmp_path, owned, **given)
 
 
 @pytest.mark.parametrize(("silent", "left"), [([], 1), (["c:1"], None), (["a:1"], 1)])
 def test_a_drained_broker_without_a_report_is_not_empty(tmp_path, silent, left):
-    assert in_phase(Phase.DRAINING, tmp_path, AWAY, silent=silent).left == left
+    assert in_phase(Phase.DRAINING, tmp_path, AWAY, silent=silent).bundles_left == left
 
 
 def test_a_drained_broker_that_is_not_listed_is_not_empty(tmp_path):
-    assert in_phase(Phase.DRAINING, tmp_path, {broker: AWAY[broker] for broker in "ab"}).left is None
+    assert in_phase(Phase.DRAINING, tmp_path, {broker: AWAY[broker] for broker in "ab"}).bundles_left is None
 
 
 def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path):
     storage = ClusterStorage(str(tmp_path), "east")
-    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
+    run = storage.run_folder(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
     assert run is not None
     later = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW + timedelta(minutes=1), phase=Phase.DRAINING)
-    assert roll_plan.sample_of_roll(Snapshot(run), later, ()).left is None
+    assert roll_plan.sample_of_roll(Snapshot(run), later, ()).bundles_left is None
     other = later.model_copy(update={"order": ("b:1",), "turn_at": NOW})
-    assert roll_plan.sample_of_roll(Snapshot(run), other, ()).left is None
+    assert roll_plan.sample_of_roll(Snapshot(run), other, ()).bundles_left is None
 
 
 @pytest.mark.parametrize("lost", [{"quarantined": ["b:1"]}, {"owned": {broker: AWAY[broker] for broker in "ac"}}])
 def test_drain_waits_while_another_broker_is_lost(tmp_path, lost):
     given = {"owned": AWAY, "listed": ("a:1", "b:1", "c:1")} | lost
     found = in_phase(Phase.DRAINING, tmp_path, **given)
-    assert (found.left, found.stay) == (1, {"rolling": 1})
+    assert (found.bundles_left, found.stay_counts) == (1, {"rolling": 1})
 
 
 def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path):
@@ -208,12 +208,12 @@ def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path):
     snapshots.ended = {"source": "a:1", "destination": "b:1", "outcome": "moved", "owner": "b:1"}
     snapshots.ended["plan_id"] = snapshots.take(after=timedelta(minutes=-4)).name
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW, sample=begun.name, phase=Phase.DRAINING)
-    home = roll_plan.sample_of_roll(Snapshot(snapshots.take()), roll, ()).home
+    home = roll_plan.sample_of_roll(Snapshot(snapshots.take()), roll, ()).home_bundles
     assert sorted(home) == [name(0), name(9)], "c reported the other one when the turn began"
 
     snapshots.ended["plan_id"] = begun.name
     run = Snapshot(snapshots.take(after=timedelta(seconds=1)))
-    assert roll_plan.sample_of_roll(run, roll, ()).home == (), "these moved before the turn"
+    assert roll_plan.sample_of_roll(run, roll, ()).home_bundles == (), "these moved before the turn"
 
 
 @pytest.mark.parametrize(("settings", "moving"), [({"overloaded_threshold": 29}, 0), ({}, 1)], ids=["no room", "room"])
@@ -224,9 +224,9 @@ def test_a_drain_obeys_the_limit_that_the_roll_was_permitted_by(tmp_path, settin
 def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
     """How many bundles leave c, which a roll drains; whether the roll was permitted to begin that."""
     storage = ClusterStorage(str(tmp_path), "east")
-    run = storage.run(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
+    run = storage.run_folder(in_phase(Phase.DRAINING, tmp_path, AWAY, **given).run)
     assert run is not None
-    return Summary.read(run).drains["c:1"].moving, not predict_removal(removal_sample(Snapshot(run)), "c:1").stay
+    return Summary.read(run).drains["c:1"].moving, not predict_removal(removal_sample(Snapshot(run)), "c:1").stay_counts
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def drained(tmp_path: Path, **given: Any) -> tuple[int, bool]:
 )
 def test_bundles_that_may_still_return_are_awaited(tmp_path, given, left):
     found = returning(tmp_path, **given)
-    assert (found.left, found.stay) == (left, {})
+    assert (found.bundles_left, found.stay_counts) == (left, {})
 
 
 def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path):
@@ -276,25 +276,25 @@ def test_once_no_bundle_can_return_the_roll_knows_why(tmp_path):
     excluded = {"settings": {"excluded_bundles": [name(1)]}}
     found = returning(tmp_path / "away", **ended, **excluded)
     gone = {"unknown_name": 1}
-    assert (found.left, found.stay) == (0, {"astray": 1, "bundle_excluded": 1} | gone)
+    assert (found.bundles_left, found.stay_counts) == (0, {"astray": 1, "bundle_excluded": 1} | gone)
 
     found = returning(tmp_path / "full", settings=FULL)
-    assert (found.left, found.stay) == (0, {"would_overload": 2} | gone)
+    assert (found.bundles_left, found.stay_counts) == (0, {"would_overload": 2} | gone)
 
     found = returning(tmp_path / "back", BACK)
-    assert (found.left, found.stay) == (0, gone)
+    assert (found.bundles_left, found.stay_counts) == (0, gone)
 
     found = returning(tmp_path / "system", BACK | {"a": {SYSTEM: 5.0}})
-    assert (found.left, found.stay) == (0, gone), "a system bundle never moves"
+    assert (found.bundles_left, found.stay_counts) == (0, gone), "a system bundle never moves"
 
     just_back = {name(number): timedelta(minutes=3) for number in (0, 1)}
     found = returning(tmp_path / "just back", unloaded=just_back, ended=ASTRAY | {"outcome": "moved"})
-    assert (found.left, found.stay) == (0, gone), "the last owner still reports them"
+    assert (found.bundles_left, found.stay_counts) == (0, gone), "the last owner still reports them"
 
 
 def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path):
     found = in_phase(Phase.DRAINING, tmp_path, AWAY, topics={name(20): 0})
-    assert (found.left, found.immovable) == (0, (name(20),))
+    assert (found.bundles_left, found.fixed_bundles) == (0, (name(20),))
 
 
 @pytest.mark.parametrize(
@@ -309,4 +309,4 @@ def test_bundles_without_topics_do_not_leave_and_are_not_missed(tmp_path):
 )
 def test_a_roll_sees_why_bundles_do_not_leave(tmp_path, given, outcome):
     found = in_phase(Phase.DRAINING, tmp_path, AWAY, settings={"overloaded_threshold": 29}, **given)
-    assert (found.left, found.stay, found.outcome) == (1, {"would_overload": 1}, outcome)
+    assert (found.bundles_left, found.stay_counts, found.outcome_text) == (1, {"would_overload": 1}, outcome)

@@ -29,7 +29,7 @@ def test_a_brokers_last_unload_counts(tmp_path):
         for number, (source, s) in enumerate([("a", 90), ("a", 30), ("b", 60)])
     }
     found = given(tmp_path, moves=MovesState(unloads=unloads), strategy=Strategy.TRANSFER)
-    assert found.unloaded_brokers == {"a": 30.0, "b": 60.0}
+    assert found.seconds_since_unload == {"a": 30.0, "b": 60.0}
 
 
 @pytest.mark.parametrize("strategy", [Strategy.AVG, Strategy.THRESHOLD])
@@ -56,8 +56,11 @@ def test_a_bundle_whose_destination_the_leader_may_remember_is_passed_over_for_t
         kept_destinations={"t/n/1": kept, "t/n/3": kept},
     )
     run = given(tmp_path, moves=moves)
-    assert BundleFacts.of_run(run, run.settings).moved == {"t/n/1": "destination_kept", "t/n/2": "recently_unloaded"}
-    assert BundleFacts.of_run(run, run.settings, {Overrule.GRACE_PERIOD}).moved == {}
+    assert BundleFacts.of_run(run, run.settings).move_reasons == {
+        "t/n/1": "destination_kept",
+        "t/n/2": "recently_unloaded",
+    }
+    assert BundleFacts.of_run(run, run.settings, {Overrule.GRACE_PERIOD}).move_reasons == {}
 
 
 @pytest.mark.parametrize(

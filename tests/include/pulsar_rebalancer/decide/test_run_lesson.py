@@ -24,7 +24,7 @@ from pulsar_rebalancer.state import (
     StrategyState,
     Unload,
 )
-from pulsar_rebalancer.strategies.learning import Sums, sample_weights
+from pulsar_rebalancer.strategies.learning import BundleSums, sample_weights
 
 RATE = {name: 100.0 * (number + 1) for number, name in enumerate("abcdefgh")}
 """In and out, each, of the bundles `t/n/<name>` with these names."""
@@ -60,7 +60,7 @@ def given(root, bundles, costs, before, counted_at=None, silent=0, **more):
     return run
 
 
-def expected(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
+def expected(rate: float, costs: tuple[float, ...] | None = None) -> BundleSums:
     """A bundle's share of its broker's sums."""
     averages = dict(zip(RATES, costs or (rate,) * len(RATES), strict=False))
     cost, variance, samples = costs[len(RATES) :] if costs else (1.0, 0.25, 0.0)
@@ -70,10 +70,10 @@ def expected(rate: float, costs: tuple[float, ...] | None = None) -> Sums:
     before = averages["hour_before"] + sizes["hour_before"] * (hour - averages["hour_before"])
     persisting = cost**2 * (rate - before) * (averages["quarter_rate"] - before), cost**2 * (quick - hour) ** 2
     of_sample = cost * rate, cost * change, variance * change**2, cost * quick, cost * hour
-    return Sums(*(float(value) for value in (*of_sample, *persisting)))
+    return BundleSums(*(float(value) for value in (*of_sample, *persisting)))
 
 
-def added(*sums: Sums) -> Any:
+def added(*sums: BundleSums) -> Any:
     return pytest.approx(tuple(map(sum, zip(*sums, strict=True))), rel=1e-6)
 
 
@@ -101,15 +101,15 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     before = Learned(samples=30, points=0.01)
     run = given(tmp_path, bundles, costs, before, **more)
     found = learning_of(run)
-    sums, of = found.learning.sums, expected
+    sums, of = found.learning_result.sums, expected
     hour, quick, *_, cost, _, _ = KNOWN["c"]
     assert set(sums) == {"b1", "b2", "b3"}
     assert sums["b1"] == added(of(200, KNOWN["a"]), of(1000), of(400, KNOWN["b"]))
-    assert sums["b2"] == added(Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
+    assert sums["b2"] == added(BundleSums(cost * quick, 0.0, 0.0, cost * quick, cost * hour), of(0, KNOWN["d"]))
     assert sums["b3"] == added(of(100, (50.0, 75.0, 100.0, 25.0, 2.0, 0.0625, 30.0)), of(100, KNOWN["a"]))
 
     # The next run goes on from the same values, of each bundle once.
-    after = {row["bundle"]: [row[name] for name in COSTS] for row in found.costs.to_pylist()}
+    after = {row["bundle"]: [row[name] for name in COSTS] for row in found.bundle_costs.to_pylist()}
     assert set(after) == {*(f"t/n/{name}" for name in "abcde"), *HALVES}
     of_a = [*zip(KNOWN["a"], sample_weights(np.array(31.0), 1.0), strict=False)]
     assert after["t/n/a"][:3] == pytest.approx([rate + step * (200 - rate) for rate, step in of_a[:3]])
@@ -117,11 +117,11 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     assert (after["t/n/a"][-1], after["t/n/c"][-1]) == (31, 30)
     assert after["t/n/e"] == [1000, 1000, 1000, 1000, 1, 0.25, 1]
     assert after["t/n/c"][:5] == list(KNOWN["c"][:5])
-    found.write(run)
-    assert run.new_costs_file.read_table() == found.costs
+    found.write_costs(run)
+    assert run.new_costs_file.read_table() == found.bundle_costs
 
     # Costs of another bottleneck mean nothing.
-    fresh = learning_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).learning.sums
+    fresh = learning_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).learning_result.sums
     assert fresh["b1"] == added(of(200), of(1000), of(400))
     assert fresh["b2"] == added(of(0))
     # Nothing is known without the file, not even what was learned about the cluster.
@@ -129,7 +129,7 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     lost = RunInput.read(run.folder.uri)
     assert lost.learned is not None
     assert (lost.learned.samples, lost.learned.points) == (0, 0.0)
-    assert learning_of(lost).learning.sums == {
+    assert learning_of(lost).learning_result.sums == {
         "b1": added(of(200), of(1000), of(400)),
         "b2": added(of(0)),
         "b3": added(of(100), of(100)),
@@ -150,11 +150,11 @@ def test_costs_of_a_silent_broker_last_until_the_next_complete_sample(tmp_path):
     for silent, kept in ((1, "abcd"), (0, "ab")):
         run = given(tmp_path, [reported("b2", f"t/n/{name}", 100.0) for name in "ab"], costs, before, silent=silent)
         found = learning_of(run)
-        rows = {row.pop("bundle"): row for row in found.costs.to_pylist()}
+        rows = {row.pop("bundle"): row for row in found.bundle_costs.to_pylist()}
         assert list(rows) == [f"t/n/{name}" for name in kept]
         assert all(tuple(rows[f"t/n/{name}"].values()) == KNOWN[name] for name in kept[2:])
-        assert set(found.learning.sums) == {"b2"}
-        assert (found.learning.learned.brokers[broker].residual == 7.0) is bool(silent)
+        assert set(found.learning_result.sums) == {"b2"}
+        assert (found.learning_result.learned.brokers[broker].residual == 7.0) is bool(silent)
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         moves = MovesState(unloads={"t/n/a": Unload(at=at, **ends, outcome=Reason.MOVED)})
         run = given(tmp_path, bundles, costs, before, moves=moves, validation=Validation(findings=findings))
         found = learning_of(run)
-        after = {row.pop("bundle"): tuple(row.values()) for row in found.costs.to_pylist()}
+        after = {row.pop("bundle"): tuple(row.values()) for row in found.bundle_costs.to_pylist()}
         hour, quick, *_, cost, _, _ = KNOWN["a"]
-        unseen = Sums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
+        unseen = BundleSums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
         is_seen = len(reporting) == 1
         load = expected(200, KNOWN["a"]) if is_seen else unseen
         # Later, it counts where it is reported.
@@ -192,7 +192,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         loads = {"b1": [expected(400, KNOWN["b"])]}
         if holds:
             loads.setdefault(holds, []).append(load)
-        assert found.learning.sums == {broker: added(*of) for broker, of in loads.items()}
+        assert found.learning_result.sums == {broker: added(*of) for broker, of in loads.items()}
         assert ("t/n/a" in after) is bool(holds)
         assert is_seen or after.get("t/n/a", KNOWN["a"]) == pytest.approx(KNOWN["a"], rel=1e-4)
 
@@ -203,12 +203,12 @@ def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
     bundles = [reported("b1", name, 5.5) for name in names]
     busy = reported("b2", "t/n/busy", 1e5)
     for others in ([], [busy]):
-        sums = learning_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).learning.sums
-        assert sums["b1"].doubt == pytest.approx(100 * 0.25 * 1.0**2)
+        sums = learning_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).learning_result.sums
+        assert sums["b1"].doubt_sum == pytest.approx(100 * 0.25 * 1.0**2)
 
 
 def test_a_new_bundle_starts_with_the_mean_of_its_own_samples(tmp_path):
     costs = [known("t/n/a", (300.0, 300.0, 300.0, 300.0, 1.0, 0.25, 1.0))]
     run = given(tmp_path, [reported("b1", "t/n/a", 50.0)], costs, Learned(samples=1000, points=0.01))
-    (after,) = learning_of(run).costs.to_pylist()
+    (after,) = learning_of(run).bundle_costs.to_pylist()
     assert [after[name] for name in (*RATES, "samples")] == [200, 200, 200, 250, 2]

@@ -105,8 +105,8 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
     drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
     run = RunInput.read(folder.uri)
-    reported = run.table("bundles").to_pylist()
-    rows = [row | {"policy": run.policies.kind(namespace_of(row["bundle"]))} for row in reported]
+    reported = run.read_table("bundles").to_pylist()
+    rows = [row | {"policy": run.policies.policy_kind(namespace_of(row["bundle"]))} for row in reported]
     (folder / "input" / "bundles.parquet").write_table(table(rows, BUNDLES))
     run.new_means_file.write_table(table(bundle_columns.update_means(rows, []), MEANS))
 
@@ -124,7 +124,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
 
 def learned_and_decided(run: RunInput) -> Plan:
     learned = learning_of(run)
-    return plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned)
+    return plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned)
 
 
 def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float], **moved: Any) -> RunInput:
@@ -135,8 +135,8 @@ def forced(root: Path, owned: dict[str, dict[str, float]], cpu: dict[str, float]
         snapshots.ended = {"source": "z:1", "outcome": Reason.MOVED}
     folder = snapshots.take(params={"force": "hot broker", "force_threshold": 10})
     run = RunInput.read(folder.uri)
-    bundles = [row | (moved if row["bundle"] == name(1) else {}) for row in run.table("bundles").to_pylist()]
-    brokers = [row | {"cpu_usage": cpu[row["broker"][0]]} for row in run.table("brokers").to_pylist()]
+    bundles = [row | (moved if row["bundle"] == name(1) else {}) for row in run.read_table("bundles").to_pylist()]
+    brokers = [row | {"cpu_usage": cpu[row["broker"][0]]} for row in run.read_table("brokers").to_pylist()]
     (folder / "input" / "bundles.parquet").write_table(table(bundles, BUNDLES))
     (folder / "input" / "brokers.parquet").write_table(table(brokers, BROKERS))
     run.new_means_file.write_table(table(bundle_columns.update_means(bundles, []), MEANS))
@@ -186,7 +186,7 @@ def test_a_summary_counts_the_pairs_and_their_hits(tmp_path):
         Decision("i:1", Reason.BROKER_EXCLUDED),
     ]
     run, summary = written(tmp_path, decisions)
-    assert (summary.base_seq, summary.forced, summary.counting) == (7, None, run.counting.reason)
+    assert (summary.base_seq, summary.forced, summary.counting) == (7, None, run.hit_rules.reason)
     assert (summary.pairs, summary.pairs_over, summary.pairs_fired, summary.hits) == (3, 2, 1, (5, 2))
     assert (summary.brokers, summary.score_min, summary.score_max, summary.score_mean) == (7, 20.0, 80.0, 312 / 7)
     assert (summary.bundles_taken, summary.waves, summary.bundles_split) == (0, 0, 0)

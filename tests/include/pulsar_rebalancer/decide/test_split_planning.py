@@ -1,6 +1,6 @@
 import pytest
 
-from pulsar_rebalancer.decide.split_planning import advice
+from pulsar_rebalancer.decide.split_planning import split_advice
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -35,7 +35,7 @@ def test_a_bundle_that_is_too_large_to_move_is_named(tmp_path, reason, topics, t
     stuck = Decision("b:0", reason, pair=0, fired=True, measure=Measure.RATE, target=target)
     taken = Decision("b:1", Reason.FIRED, pair=1, fired=True, measure=Measure.RATE, target=target)
 
-    found = advice(Snapshot(folder), [stuck, taken], moves, {"b:0": 1000.0, "b:1": 1000.0})
+    found = split_advice(Snapshot(folder), [stuck, taken], moves, {"b:0": 1000.0, "b:1": 1000.0})
 
     sentence = f"{LARGE} carries 61 % of b:0's traffic, too much for one move; {told}"
     assert found == (() if told is None else (sentence,))

@@ -25,29 +25,29 @@ SYSTEM = "pulsar/system/0x00000000_0xffffffff"
 EVERY_REASON: dict[str, Any] = {
     "settings": Settings(excluded_namespaces=("pulsar/system",), excluded_bundles=("pulsar/*",)),
     "quarantined": (SYSTEM,),
-    "to_be_split": (SYSTEM,),
-    "moved": {SYSTEM: Reason.RECENTLY_UNLOADED},
+    "bundles_to_split": (SYSTEM,),
+    "move_reasons": {SYSTEM: Reason.RECENTLY_UNLOADED},
 }
-NOTHING: dict[str, Any] = {"settings": Settings(), "moved": {}}
+NOTHING: dict[str, Any] = {"settings": Settings(), "move_reasons": {}}
 
 
 def test_the_first_rule_of_the_list_counts():
-    own = [*dict.fromkeys(rule.reason for rule in RULES if rule.applies)]
+    own = [*dict.fromkeys(rule.reason for rule in RULES if rule.find_bundles)]
     assert own == [
         *("system_namespace", "namespace_excluded", "bundle_excluded", "bundle_quarantined", "to_be_split"),
         *("destination_kept", "recently_unloaded"),
     ]
     names = pa.array(["t/n/0x0_0x1"])
-    facts: dict[str, Any] = dict.fromkeys(("quarantined", "to_be_split"), ("t/n/0x0_0x1",))
+    facts: dict[str, Any] = dict.fromkeys(("quarantined", "bundles_to_split"), ("t/n/0x0_0x1",))
     facts |= {"settings": Settings(excluded_namespaces=("t/n",), excluded_bundles=("t/*",))}
-    facts |= {"moved": {"t/n/0x0_0x1": Reason.RECENTLY_UNLOADED}}
+    facts |= {"move_reasons": {"t/n/0x0_0x1": Reason.RECENTLY_UNLOADED}}
     found = [stay_reasons(pa.array([SYSTEM]), BundleFacts(**EVERY_REASON)).to_pylist()[0]]
     found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     facts["settings"] = Settings(excluded_bundles=("t/*",))
     found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     facts["settings"] = Settings()
     found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
-    for name_of in ("quarantined", "to_be_split"):
+    for name_of in ("quarantined", "bundles_to_split"):
         facts[name_of] = ()
         found += stay_reasons(names, BundleFacts(**facts)).to_pylist()
     assert found == [reason for reason in own if reason is not Reason.DESTINATION_KEPT]
@@ -124,7 +124,7 @@ def test_an_excluded_bundle_stays_for_every_source(tmp_path, source):
     snapshots.started = {"c:1": timedelta(minutes=5)} if source == "filling" else {}
     before: Any = {"drain": {"drains": DRAINS}, "returns": {"roll": RETURNING.model_dump(mode="json")}}.get(source, {})
     run = RunInput.read(snapshots.take(**before).uri)
-    run.new_means_file.write_table(table(bundle_columns.update_means(run.table("bundles").to_pylist(), []), MEANS))
+    run.new_means_file.write_table(table(bundle_columns.update_means(run.read_table("bundles").to_pylist(), []), MEANS))
 
     made = plan_run(run, RunBundles(run, lambda: run.new_means_file)) if source == "strategy" else planned(run)
     plan_files.write_run(run, made)

@@ -4,27 +4,27 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
-from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance
+from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance_breaker
 from pulsar_rebalancer.orders.in_force import holds_now
 from pulsar_rebalancer.orders.order import Control, GivenOrder, OrdersInForce
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
-CALM = Tally(bad_brokers=0, failed=0, moved=False, score_range=30.0, younger_than=NOW)
+CALM = Tally(bad_broker_count=0, failed_moves=0, has_moved=False, range_before_moves=30.0, measured_after=NOW)
 
 
 @pytest.mark.parametrize(
     ("rules", "seen", "why"),
     [
-        ({"bad_brokers": 2}, CALM._replace(bad_brokers=2), "validation left out 2 faulty brokers in one run"),
-        ({"bad_brokers": 2}, CALM._replace(bad_brokers=1), ""),
-        ({"failed_moves": 3}, CALM._replace(failed=3), "3 moves of a run failed or reached another broker"),
-        ({"failed_moves": 3}, CALM._replace(failed=2), ""),
-        ({"worse_rounds": 1}, CALM._replace(bad_brokers=9, failed=9), ""),
+        ({"bad_brokers": 2}, CALM._replace(bad_broker_count=2), "validation left out 2 faulty brokers in one run"),
+        ({"bad_brokers": 2}, CALM._replace(bad_broker_count=1), ""),
+        ({"failed_moves": 3}, CALM._replace(failed_moves=3), "3 moves of a run failed or reached another broker"),
+        ({"failed_moves": 3}, CALM._replace(failed_moves=2), ""),
+        ({"worse_rounds": 1}, CALM._replace(bad_broker_count=9, failed_moves=9), ""),
     ],
 )
 def test_breaker_opens_at_its_number_of_failures(rules: dict[str, Any], seen: Tally, why: str) -> None:
-    after = advance(Breaker(), BreakerRules.model_validate(rules), seen, NOW)
+    after = advance_breaker(Breaker(), BreakerRules.model_validate(rules), seen, NOW)
 
     assert (after.why, after.opened_at) == (why, NOW if why else None)
 
@@ -34,8 +34,8 @@ def opened_after(*rounds: tuple[bool, float | None], every: timedelta = MINUTE) 
     state, found, rules = Breaker(), [], BreakerRules(worse_rounds=2)
     for number, (moved, score_range) in enumerate(rounds):
         at = NOW + number * every
-        seen = CALM._replace(moved=moved, score_range=score_range, younger_than=at - MINUTE)
-        state = advance(state, rules, seen, at)
+        seen = CALM._replace(has_moved=moved, range_before_moves=score_range, measured_after=at - MINUTE)
+        state = advance_breaker(state, rules, seen, at)
         found.append(state.opened_at == at)
     return found
 
@@ -54,11 +54,11 @@ def test_breaker_opens_when_the_range_grew_in_each_round() -> None:
 
 def test_a_broker_that_comes_or_goes_changes_the_range_by_itself() -> None:
     rules = BreakerRules(worse_rounds=1)
-    state = advance(Breaker(), rules, CALM._replace(moved=True, brokers=7), NOW)
-    later = CALM._replace(score_range=50.0, younger_than=NOW + MINUTE)
+    state = advance_breaker(Breaker(), rules, CALM._replace(has_moved=True, broker_count=7), NOW)
+    later = CALM._replace(range_before_moves=50.0, measured_after=NOW + MINUTE)
 
-    assert advance(state, rules, later._replace(brokers=8), NOW + MINUTE).opened_at is None
-    assert advance(state, rules, later._replace(brokers=7), NOW + MINUTE).opened_at is not None
+    assert advance_breaker(state, rules, later._replace(broker_count=8), NOW + MINUTE).opened_at is None
+    assert advance_breaker(state, rules, later._replace(broker_count=7), NOW + MINUTE).opened_at is not None
 
 
 def test_a_sample_tells_of_moves_once_brokers_have_measured_again() -> None:
@@ -94,7 +94,7 @@ def test_bad_brokers_keep_it_open_until_a_person_closes_it_who_knows_of_them() -
     for number, bad in enumerate([2, 2, 2, 2, None, 2, 1, 2, 2, 3]):
         at = NOW + number * MINUTE
         known = closed_at if at > closed_at else None
-        state = advance(state, rules, CALM._replace(bad_brokers=bad), at, closed_at=known)
+        state = advance_breaker(state, rules, CALM._replace(bad_broker_count=bad), at, closed_at=known)
         opened.append(state.opened_at == at)
 
     assert opened == [True, True, True, False, False, False, False, True, True, True]

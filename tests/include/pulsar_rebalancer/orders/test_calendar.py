@@ -56,8 +56,8 @@ def test_a_blackout_lasts_from_its_begin_to_its_end(window: dict[str, Any], begi
     for inside in (at(begin), at(end) - MOMENT):
         found = calendar_closure(given, inside)
         assert found is not None
-        assert found.opens is not None
-        assert (found.reason, found.opens.astimezone(UTC)) == ("blackout", at(end))
+        assert found.opens_at is not None
+        assert (found.reason, found.opens_at.astimezone(UTC)) == ("blackout", at(end))
     assert calendar_closure(given, at(begin) - MOMENT) is None
     assert calendar_closure(given, at(end)) is None
 
@@ -79,11 +79,11 @@ def test_a_maintenance_window_lasts_from_its_begin_to_its_end(window: dict[str, 
     assert calendar_closure(given, at(end) - MOMENT) is None
     before, after = calendar_closure(given, at(begin) - MOMENT), calendar_closure(given, at(end))
     assert before is not None
-    assert before.opens is not None
+    assert before.opens_at is not None
     # Python takes a time that comes twice for unlike its own UTC time.
-    assert (before.reason, before.opens.astimezone(UTC)) == ("outside_window", at(begin))
+    assert (before.reason, before.opens_at.astimezone(UTC)) == ("outside_window", at(begin))
     assert after is not None
-    assert (after.opens is None) == ("end" in window)
+    assert (after.opens_at is None) == ("end" in window)
 
 
 def test_a_window_may_last_until_it_begins_again() -> None:
@@ -135,4 +135,4 @@ def test_a_window_may_last_a_minute() -> None:
 def test_moves_are_allowed_once_a_window_is_open_and_no_blackout_lasts(blackout: Any, opens: str | None) -> None:
     found = calendar_closure(settings(maintenance_windows=[NIGHT], blackouts=[blackout]), at("2026-07-01T12:00"))
     assert found is not None
-    assert (found.opens and found.opens.astimezone(UTC)) == (opens and at(opens))
+    assert (found.opens_at and found.opens_at.astimezone(UTC)) == (opens and at(opens))

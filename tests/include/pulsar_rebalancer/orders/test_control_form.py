@@ -12,7 +12,7 @@ UNTIL = "2027-01-02T06:00:00Z"
 @pytest.mark.parametrize("action", sorted(ACTIONS.keys() - {"show", "export"}))
 def test_orders_need_a_reason(action: str) -> None:
     chosen = ACTIONS[action]
-    subject = "" if re.fullmatch(chosen.pattern, "") else "a/b"
+    subject = "" if re.fullmatch(chosen.subject_pattern, "") else "a/b"
     given = {"action": action, "until": UNTIL if chosen.until else None, "subject": subject}
 
     with pytest.raises(SettingsError, match="reason"):

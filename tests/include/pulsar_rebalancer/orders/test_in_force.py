@@ -50,7 +50,7 @@ def test_a_pause_holds_until_its_end(file: dict[str, Any], orders: OrdersInForce
 
 
 def run(at: datetime) -> str:
-    return ClusterStorage("/r", "east").new_run(at).name
+    return ClusterStorage("/r", "east").new_run_folder(at).name
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_first_run_after_the_order_is_skipped(
 
 
 def test_a_lost_state_closes() -> None:
-    assert holds_now(settings(), OrdersInForce(lost="drains: missing"), NOW) == [("state_lost", "drains: missing")]
+    assert holds_now(settings(), OrdersInForce(lost_text="drains: missing"), NOW) == [("state_lost", "drains: missing")]
 
 
 def test_a_rolling_restart_finishes_its_broker_when_the_window_closes_but_not_in_a_blackout() -> None:
@@ -104,7 +104,7 @@ ROLL = Roll(id="f", order=("b:1",), turn_at=NOW)
         (ordered("skip"), {}, ["Stop", "Pause", "Resume"]),
         (OrdersInForce.build(OPENED), RULES, ["Stop", "Close breaker", "Pause", "Skip next run"]),
         (OrdersInForce.build(ROLL), {}, ["Stop", "Pause", "Skip next run", "Skip broker", "Stop roll"]),
-        (OrdersInForce(lost="drains: missing"), {}, ["Stop", "Reset", "Restore", "Pause", "Skip next run"]),
+        (OrdersInForce(lost_text="drains: missing"), {}, ["Stop", "Reset", "Restore", "Pause", "Skip next run"]),
     ],
 )
 def test_the_page_offers_the_orders_that_do_something_now(

@@ -30,7 +30,7 @@ WAITS = Question(plan_id="p", what="move 4 bundles", at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
 APPROVED = Answers(plans={"p": REJECTED.plans["p"].model_copy(update={"carried_out_by": "approved__p"})})
 ROLL = Roll(id="0a1b", by="bob", order=("b:1",), turn_at=NOW)
-STRANDED = ROLL.stopped(Reason.ROLL_STOPPED, "enough", NOW, is_stranded=True)
+STRANDED = ROLL.stopped_roll(Reason.ROLL_STOPPED, "enough", NOW, is_stranded=True)
 DRAINED = Drains(brokers={"b:1": Drain(at=NOW, by="bob", reason="new disks")})
 APPROVE = {"mode": "approve"}
 BLACKOUT = {"start": "2026-11-22T11:00", "end": "2026-11-22T13:00", "reason": "a report"}
@@ -66,9 +66,13 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ),
         ({}, {"documents": (ordered("skip"),)}, f"{CLOSED}; one run is skipped by ada: new disks"),
         ({}, {"documents": (ordered("stop"),)}, CARRIED),  # nothing is under way
-        ({}, {"documents": (ordered("stop"),), "started": NOW - HOUR / 2}, CARRIED),  # it began later
-        ({}, {"documents": (ordered("stop"),), "started": NOW - 2 * HOUR}, f"{CARRIED}; stopped by ada: new disks"),
-        ({}, {"lost": "drains: missing"}, f"{CLOSED}; the state and perhaps orders are lost: drains: missing"),
+        ({}, {"documents": (ordered("stop"),), "run_started_at": NOW - HOUR / 2}, CARRIED),  # it began later
+        (
+            {},
+            {"documents": (ordered("stop"),), "run_started_at": NOW - 2 * HOUR},
+            f"{CARRIED}; stopped by ada: new disks",
+        ),
+        ({}, {"lost_text": "drains: missing"}, f"{CLOSED}; the state and perhaps orders are lost: drains: missing"),
         (
             {"blackouts": [BLACKOUT]},
             {},
@@ -127,13 +131,13 @@ CLOSED, CARRIED, WAIT = "Nothing is moved: mode auto", "Moves are carried out: m
         ),
         (
             {"excluded_bundles": ["t/a/*", "t/b/*", "t/c/*", "t/d/*"], "excluded_brokers": ["b:1"]},
-            {"origins": {"excluded_brokers": Origin.PARAMS}},
+            {"setting_origins": {"excluded_brokers": Origin.PARAMS}},
             f"{CARRIED}; excluded bundles set by the clusters file: t/a/*, t/b/*, t/c/* and 1 more; "
             "excluded brokers set by this run's parameters: b:1",
         ),
         (
             {"max_bundles_per_run": 50, "max_bundles_per_broker": 5, "excluded_namespaces": ["t/a"]},
-            {"origins": {"max_bundles_per_run": Origin.PARAMS, "excluded_namespaces": Origin.BROKERS}},
+            {"setting_origins": {"max_bundles_per_run": Origin.PARAMS, "excluded_namespaces": Origin.BROKERS}},
             f"{CARRIED}; caps from the clusters file: 5 bundles per broker; "
             "caps from this run's parameters: 50 bundles per run; excluded namespaces set by the brokers: t/a",
         ),

@@ -141,9 +141,9 @@ async def test_a_broker_that_lost_the_race_for_the_bundle_is_asked_again() -> No
         one.on("GET", POSITIONS, answer)
         two.on("GET", POSITIONS, lost)
         async with connect(one) as admin:
-            assert not await admin.bundles.owns(one.id, BUNDLE)
+            assert not await admin.bundles.is_owner(one.id, BUNDLE)
             with pytest.raises(AdminError) as caught:
-                await admin.bundles.owns(two.id, BUNDLE)
+                await admin.bundles.is_owner(two.id, BUNDLE)
     assert caught.value.reason == "server_error"
     assert len(two.seen) == 5
 

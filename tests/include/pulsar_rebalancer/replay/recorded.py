@@ -54,7 +54,7 @@ class Run:
     started: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, storage: ClusterStorage, at: datetime) -> StoragePath:
-        run = storage.new_run(at)
+        run = storage.new_run_folder(at)
         brokers = [self._broker(name, cpu) for name, cpu in self.cpu.items()]
         bundles = [_bundle(name, bundle, rate) for name, held in self.held.items() for bundle, rate in held.items()]
         cluster = [{"cluster": CLUSTER, "collected_at": at, "bundles": len(bundles)}]

@@ -22,7 +22,7 @@ AFTER = Run({A: 40, B: 60}, {A: dict(zip(FOUR[1:], (200, 100, 100), strict=True)
 
 def of(recording: Recording, name: str = "nothing") -> tuple[VariantOutcome, VariantOutcome]:
     current = settings(strategy=f"{listed.__module__}:{name}")
-    replayed, outcome = replay(recording, [Variant(CURRENT_VARIANT, current, current=True)], current)
+    replayed, outcome = replay(recording, [Variant(CURRENT_VARIANT, current, is_current=True)], current)
     return outcome, replayed
 
 
@@ -46,7 +46,7 @@ def test_only_what_was_unloaded_counts_as_unloaded(tmp_path: Path) -> None:
     }  # fmt: skip
     for name, (runs, unloaded, lost) in cases.items():
         outcome, _ = of(recorded(tmp_path / name, runs))
-        assert (outcome.moved, outcome.lost) == (unloaded, lost), name
+        assert (outcome.moved_count, outcome.placed_count) == (unloaded, lost), name
 
 
 def test_the_report_shows_times_gaps_and_both(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def outcome(recording: Recording, path: str = "", /, **values: Any) -> VariantOu
 def test_a_moved_bundle_takes_its_part_of_the_load_along(tmp_path: Path) -> None:
     found = outcome(recorded(tmp_path, dict.fromkeys(range(4), HOT)), "first_bundle_to_b")
     # 400 of 800 messages are half of 80 percent.
-    assert found.ranges == pytest.approx([60, 20, 20, 20], abs=1e-4)
-    assert (found.moved, found.events, found.disturbed) == (1, 1, 40_000)
+    assert found.score_ranges == pytest.approx([60, 20, 20, 20], abs=1e-4)
+    assert (found.moved_count, found.samples_with_moves, found.disturbed_throughput) == (1, 1, 40_000)
 
 
 def test_a_moved_bundle_takes_the_cpu_that_goes_up_and_down_with_its_messages(tmp_path: Path) -> None:
@@ -119,16 +119,18 @@ def test_a_moved_bundle_takes_the_cpu_that_goes_up_and_down_with_its_messages(tm
     wrong = 0.5 * sum(by * (found - by) / noise**2 for found, by, noise in seen)
     cost = equal * (1 + wrong / (1 + 0.5 * sum(by**2 / noise**2 for _, by, noise in seen)))
     expected = [20 + cost * rate - (16 + rate / 10 - cost * rate) for rate in (200, 400)]
-    assert list(found.ranges)[:11] == pytest.approx([16, *[expected[0]] * 4, *[expected[1]] * 5, expected[0]], abs=1e-4)
+    assert list(found.score_ranges)[:11] == pytest.approx(
+        [16, *[expected[0]] * 4, *[expected[1]] * 5, expected[0]], abs=1e-4
+    )
     # It takes no more than was used.
-    assert found.ranges[60] == pytest.approx(28, abs=1e-4)
+    assert found.score_ranges[60] == pytest.approx(28, abs=1e-4)
 
 
 def test_a_recorded_move_shows_what_its_bundle_costs(tmp_path: Path) -> None:
     before = Run({A: 50, B: 10}, {A: {FOUR[0]: 100, FOUR[1]: 100}, B: {}})
     after = Run({A: 20, B: 40}, {A: {FOUR[1]: 100}, B: {FOUR[0]: 100}})
     found = outcome(recorded(tmp_path, {at: before if at < 32 else after for at in range(60)}), "nothing")
-    assert found.ranges == pytest.approx([40] * 60, abs=0.1)
+    assert found.score_ranges == pytest.approx([40] * 60, abs=0.1)
 
 
 def test_recorded_moves_are_not_repeated_in_a_variant(tmp_path: Path) -> None:
@@ -137,7 +139,7 @@ def test_recorded_moves_are_not_repeated_in_a_variant(tmp_path: Path) -> None:
         {A: {FOUR[1]: 200, FOUR[2]: 100, FOUR[3]: 100}, B: {FOUR[0]: 400, "t/o/0x00000000_0xffffffff": 200}},
     )
     recording = recorded(tmp_path, {0: HOT, 1: HOT, 2: even, 3: even})
-    assert outcome(recording, "nothing").ranges == pytest.approx([60] * 4, abs=1e-4)
+    assert outcome(recording, "nothing").score_ranges == pytest.approx([60] * 4, abs=1e-4)
 
 
 def test_before_its_first_minute_a_variant_follows_the_recording_and_counts_no_hits(tmp_path: Path) -> None:
@@ -145,29 +147,29 @@ def test_before_its_first_minute_a_variant_follows_the_recording_and_counts_no_h
     recording = recorded(tmp_path, {0: even, **dict.fromkeys(range(1, 7), HOT)})
     chosen = settings(strategy="AvgShedder", hit_count_low=2, hit_count_high=99)
     [found] = replay(recording, [Variant("it", chosen)], chosen, moves_from=minute_of(minute(3)))
-    assert (found.moved, found.events) == (2, 1)
-    assert found.ranges == pytest.approx([60, 60, 0, 0], abs=1e-4)
+    assert (found.moved_count, found.samples_with_moves) == (2, 1)
+    assert found.score_ranges == pytest.approx([60, 60, 0, 0], abs=1e-4)
 
 
 def test_hits_start_anew_after_a_gap(tmp_path: Path) -> None:
     few = recorded(tmp_path / "few", dict.fromkeys((0, 4, 8), HOT))
     assert few.coverage.gaps == 2
-    assert outcome(few).moved == 0
-    assert outcome(recorded(tmp_path / "enough", dict.fromkeys((0, 3, 6), HOT))).moved == 2
+    assert outcome(few).moved_count == 0
+    assert outcome(recorded(tmp_path / "enough", dict.fromkeys((0, 3, 6), HOT))).moved_count == 2
 
 
 def test_the_variant_places_what_lost_its_broker(tmp_path: Path) -> None:
     gone = Run({B: 50, C: 50}, {B: dict.fromkeys(FOUR[:2], 250), C: dict.fromkeys(FOUR[2:], 250)})
     there = Run({A: 80, B: 0, C: 0}, {A: dict.fromkeys(FOUR, 250)})
     found = outcome(recorded(tmp_path, {0: there, 1: gone, 2: gone, 3: Run({**gone.cpu, A: 0}, gone.held)}), "nothing")
-    assert found.lost == 4
-    assert found.moved == 0
+    assert found.placed_count == 4
+    assert found.moved_count == 0
     # It comes back empty.
-    assert found.ranges[3] >= 50
+    assert found.score_ranges[3] >= 50
     # Where the load manager put them then does not count: this placement puts two on each.
     together = Run({B: 80, C: 0}, {B: dict.fromkeys(FOUR, 250)})
     spread = outcome(recorded(tmp_path / "together", {0: there, 1: together, 2: together}), "nothing")
-    assert spread.ranges == pytest.approx([80, 0, 0], abs=1e-4)
+    assert spread.score_ranges == pytest.approx([80, 0, 0], abs=1e-4)
 
 
 def test_a_broker_that_restarts_between_two_samples_loses_what_the_variant_has_there(tmp_path: Path) -> None:
@@ -179,21 +181,21 @@ def test_a_broker_that_restarts_between_two_samples_loses_what_the_variant_has_t
     for name, runs in {"known": (before, before, after, after), "silent": (before, silent, after, after)}.items():
         found = outcome(recorded(tmp_path / name, dict(enumerate(runs))), "nothing")
         # The other broker has what was there, though it is busier; what is newer than the start stays.
-        assert (found.lost, found.moved) == (4, 0)
-        assert found.ranges[2:] == pytest.approx([60, 60], abs=1e-4)
+        assert (found.placed_count, found.moved_count) == (4, 0)
+        assert found.score_ranges[2:] == pytest.approx([60, 60], abs=1e-4)
     # What the variant had on another broker stays there, whoever has it in the recording.
     before = Run({A: 80, B: 20}, HOT.held, started=first)
     back = Run({A: 80, B: 20}, HOT.held, started=first | {A: 1.5})
     found = outcome(recorded(tmp_path / "moved", {0: before, 1: before, 2: back}), "first_bundle_to_b")
-    assert found.lost == 3
+    assert found.placed_count == 3
     # A part of a bundle that the broker had is lost with it.
     halves = {"t/n/0x00000000_0x20000000": 200, "t/n/0x20000000_0x40000000": 200}
     others = {name: rate for name, rate in HOT.held[A].items() if name != FOUR[0]}
     split = Run({A: 80, B: 20}, {A: halves | others, B: HOT.held[B]}, started=first | {A: 1.5})
-    assert outcome(recorded(tmp_path / "split", {0: before, 1: split}), "nothing").lost == 5
+    assert outcome(recorded(tmp_path / "split", {0: before, 1: split}), "nothing").placed_count == 5
     # A broker that is alone takes its bundles again.
     alone = [Run({A: 80}, {A: HOT.held[A]}, started={A: at}) for at in (0.0, 1.5)]
-    assert outcome(recorded(tmp_path / "alone", {1: alone[0], 2: alone[1]}), "nothing").lost == 4
+    assert outcome(recorded(tmp_path / "alone", {1: alone[0], 2: alone[1]}), "nothing").placed_count == 4
 
 
 def test_a_bundle_that_is_split_leaves_its_parts_where_the_variant_had_it(tmp_path: Path) -> None:
@@ -201,7 +203,7 @@ def test_a_bundle_that_is_split_leaves_its_parts_where_the_variant_had_it(tmp_pa
     halves = {"t/n/0x00000000_0x20000000": 200, "t/n/0x20000000_0x40000000": 200}
     split = Run({A: 80, B: 0}, {A: {**halves, FOUR[1]: 400}})
     found = outcome(recorded(tmp_path, {0: whole, 1: whole, 2: split, 3: split}), "first_bundle_to_b")
-    assert found.ranges == pytest.approx([80, 0, 0, 0], abs=1e-4)
+    assert found.score_ranges == pytest.approx([80, 0, 0, 0], abs=1e-4)
 
 
 def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
@@ -210,24 +212,24 @@ def test_a_silent_broker_is_as_it_was_and_is_left_alone(tmp_path: Path) -> None:
     for name, run in {"silent": silent, "in_doubt": in_doubt}.items():
         # Two hits in a row are no longer there: a sample that cannot be judged ends nothing and adds nothing.
         found = outcome(recorded(tmp_path / name, {0: HOT, 1: run, 2: HOT, 3: HOT}))
-        assert found.ranges == pytest.approx([60, 0, 60, 0], abs=1e-4)
+        assert found.score_ranges == pytest.approx([60, 0, 60, 0], abs=1e-4)
     held = outcome(recorded(tmp_path / "held", {0: HOT, 1: silent, 2: silent}), "first_bundle_to_b")
     # What was moved away from a broker that is silent afterwards is still carried by the other.
-    assert held.moved == 1
+    assert held.moved_count == 1
     storage = ClusterStorage(str(tmp_path / "held"), CLUSTER)
     sample = list(made(storage, tmp_path / "again", 2).samples([int(minute(n).timestamp() // 60) for n in range(3)]))[2]
-    assert sample.carried[0].sum() == pytest.approx(1000)
-    assert sample.brokers.reported.tolist() == [False, True]
+    assert sample.loads[0].sum() == pytest.approx(1000)
+    assert sample.brokers.is_reported.tolist() == [False, True]
 
 
 def test_left_out_or_draining_brokers_move_nothing(tmp_path: Path) -> None:
     held = Run(HOT.cpu, HOT.held, left_out=(FOUR[0],))
-    assert outcome(recorded(tmp_path / "bundle", dict.fromkeys(range(4), held)), "first_bundle_to_b").moved == 1
+    assert outcome(recorded(tmp_path / "bundle", dict.fromkeys(range(4), held)), "first_bundle_to_b").moved_count == 1
     eager = {"hit_count_high": 1, "max_unload_percentage": 1.0}
-    assert outcome(recorded(tmp_path / "free", {0: HOT}), **eager).moved == 2
-    assert outcome(recorded(tmp_path / "held", {0: held}), **eager).moved == 3
+    assert outcome(recorded(tmp_path / "free", {0: HOT}), **eager).moved_count == 2
+    assert outcome(recorded(tmp_path / "held", {0: held}), **eager).moved_count == 3
     drained = Run(HOT.cpu, HOT.held, drained=(B,))
-    assert outcome(recorded(tmp_path / "drained", dict.fromkeys(range(4), drained)), **eager).moved == 0
+    assert outcome(recorded(tmp_path / "drained", dict.fromkeys(range(4), drained)), **eager).moved_count == 0
 
 
 seen: list[dict[str, float]] = []
@@ -242,13 +244,13 @@ def means_seen(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 def test_hits_are_counted_by_time_as_in_a_run(tmp_path: Path) -> None:
     recording = recorded(tmp_path, dict.fromkeys(range(8), HOT))
     # Fifteen seconds between runs: a minute between samples is no gap.
-    assert outcome(recording, interval_seconds=15).moved == 2
+    assert outcome(recording, interval_seconds=15).moved_count == 2
     # Five minutes between runs: what was collected in between by hand is no sample.
-    assert outcome(recording, interval_seconds=300).ranges[:4] == pytest.approx([60] * 4, abs=1e-4)
+    assert outcome(recording, interval_seconds=300).score_ranges[:4] == pytest.approx([60] * 4, abs=1e-4)
     # Brokers that measure themselves every five minutes repeat their values: one sample, one hit.
     slow = outcome(recording, host_usage_interval_minutes=5)
-    assert slow.ranges[:5] == pytest.approx([60] * 5, abs=1e-4)
-    assert slow.moved == 2
+    assert slow.score_ranges[:5] == pytest.approx([60] * 5, abs=1e-4)
+    assert slow.moved_count == 2
 
 
 def test_averages_that_brokers_report_follow_what_the_variant_changes(
@@ -256,14 +258,14 @@ def test_averages_that_brokers_report_follow_what_the_variant_changes(
 ) -> None:
     own = Run(HOT.cpu, HOT.held, extra={"load_average": 0.5, "throughput_average": 7000.0})
     seen: list[tuple[Any, Any]] = []
-    judge = Balancer.decide
+    judge = Balancer.choose_moves
 
     def noted(balancer: Balancer, minute: Minute) -> Any:
-        assert minute.brokers.averages is not None
-        seen.append(tuple(minute.brokers.averages))
+        assert minute.broker_loads.averages is not None
+        seen.append(tuple(minute.broker_loads.averages))
         return judge(balancer, minute)
 
-    monkeypatch.setattr(Balancer, "decide", noted)
+    monkeypatch.setattr(Balancer, "choose_moves", noted)
     outcome(recorded(tmp_path, dict.fromkeys(range(3), own)), "first_bundle_to_b", history_percentage=0.9)
     loads, throughputs = zip(*seen, strict=True)
     # Exactly what was reported, then a tenth of the 40 points that moved, and a tenth more of what is left.
@@ -276,7 +278,7 @@ def test_averages_that_brokers_report_follow_what_the_variant_changes(
 def test_a_strategy_that_raises_an_error_ends_only_its_own_variant(tmp_path: Path) -> None:
     recording = recorded(tmp_path, dict.fromkeys(range(6), HOT))
     raising = [Variant(name, settings(strategy=f"{__name__}:{name}")) for name in RAISING]
-    current = Variant(CURRENT_VARIANT, settings(), current=True)
+    current = Variant(CURRENT_VARIANT, settings(), is_current=True)
     expected, _ = replay(recording, [current], settings())
     *failed, unhurt, _ = replay(recording, [*raising, current], settings())
     assert unhurt == expected
@@ -286,4 +288,4 @@ def test_a_strategy_that_raises_an_error_ends_only_its_own_variant(tmp_path: Pat
         assert one.failed is not None
         assert one.failed.time == minute(sample)
         assert one.failed.error.startswith(words)
-        assert len(one.ranges) == sample + 1
+        assert len(one.score_ranges) == sample + 1

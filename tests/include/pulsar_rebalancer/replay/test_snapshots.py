@@ -135,7 +135,7 @@ def test_a_bundle_with_two_owners_is_on_the_one_that_carries_more(tmp_path: Path
     both = Run({A: 80, B: 20}, {A: {FOUR[0]: 10, FOUR[1]: 20}, B: {FOUR[0]: 300}})
     (sample,) = samples(recorded(tmp_path, {0: both}))
     assert sample.owner.tolist() == [1, 0]
-    assert sample.carried[0].tolist() == [300, 20]
+    assert sample.loads[0].tolist() == [300, 20]
 
 
 def test_a_run_that_validation_blocked_is_no_sample(tmp_path: Path) -> None:

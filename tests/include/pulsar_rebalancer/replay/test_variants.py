@@ -27,8 +27,8 @@ def test_every_combination_of_each_part_and_the_current_settings_once() -> None:
         "ThresholdShedder, placement LeastResourceUsageWithWeight",
         "OverloadShedder, placement LeastResourceUsageWithWeight",
     ]
-    assert found.variants[0].current
-    assert not found.left_out
+    assert found.variants[0].is_current
+    assert not found.left_out_texts
 
 
 @pytest.mark.parametrize(

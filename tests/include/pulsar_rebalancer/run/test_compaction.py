@@ -26,9 +26,7 @@ def on_disk(storage: ClusterStorage) -> list[RunFolder]:
 
 
 def made(storage: ClusterStorage, count: int, first: int = 1) -> list[StoragePath]:
-    return [
-        stored_run(storage, AT + timedelta(minutes=number), number=number) for number in range(first, first + count)
-    ]
+    return [stored_run(storage, AT + timedelta(minutes=of), number=of) for of in range(first, first + count)]
 
 
 def table(storage: ClusterStorage, kind: str) -> list[dict[str, Any]]:
@@ -174,13 +172,13 @@ def test_memory_is_bounded_by_a_row_group(storage, monkeypatch):
     for number in range(5):
         stored_run(storage, AT + timedelta(minutes=number), number=number, bundles=700)
     waiting: list[int] = []
-    real = Draft.add
+    real = Draft.add_rows
 
     def note(draft: Draft, rows: pa.Table, run: str | None = None) -> None:
         real(draft, rows, run)
         waiting.append(sum(part.num_rows for part in draft._waiting))
 
-    monkeypatch.setattr(Draft, "add", note)
+    monkeypatch.setattr(Draft, "add_rows", note)
     compact(storage, YESTERDAY, on_disk(storage))
 
     assert max(waiting) < 1000

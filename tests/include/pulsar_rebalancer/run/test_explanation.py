@@ -1,5 +1,5 @@
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.findings import explain
+from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.run.request import Finding, Validation
 
 
@@ -11,7 +11,7 @@ def test_the_gravest_effect_and_then_the_most_frequent_come_first() -> None:
     found = [*findings("doubtful_limit", 9), *findings("bad_report_time", 1), *findings("bad_value", 2)]
     found += findings("builtin_shedding_on", 1) + findings("too_few_brokers", 1)
 
-    told = explain(Validation(findings=tuple(found))).reasons
+    told = explain_validation(Validation(findings=tuple(found))).reasons
 
     assert [(t.reason, t.count) for t in told] == [
         ("too_few_brokers", 1),
@@ -25,7 +25,7 @@ def test_the_gravest_effect_and_then_the_most_frequent_come_first() -> None:
 def test_three_of_each_are_named_and_what_lies_behind_is_told() -> None:
     validation = Validation(findings=tuple(findings("report_missing", 5, detail="error timeout", cause="timeout")))
 
-    (line,) = explain(validation).text().splitlines()
+    (line,) = explain_validation(validation).text().splitlines()
 
     assert "x5 (b-0:8080 error timeout; b-1:8080 error timeout; b-2:8080 error timeout)" in line
     assert line.endswith(f"timeout: {Reason('timeout').action}")

@@ -15,7 +15,7 @@ def test_only_a_young_valid_sample_counts(tmp_path):
         latest_sample(cluster.storage, NOW, 300)
 
     run = cluster.take()
-    under_way = cluster.storage.new_run(NOW + timedelta(seconds=60))
+    under_way = cluster.storage.new_run_folder(NOW + timedelta(seconds=60))
     (under_way / "input" / "settings.json").write_json({})
     assert latest_sample(cluster.storage, NOW + timedelta(seconds=300), 300).folder.name == run.name
     shown = cluster.take(after=timedelta(seconds=90))

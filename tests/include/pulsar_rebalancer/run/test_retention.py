@@ -25,7 +25,7 @@ def test_days_that_are_over_become_tables_and_their_folders_go(storage):
     assert [(step.action, step.what, step.runs) for step in report.steps] == [
         ("compact", str(day), 2) for day in sorted(days)
     ]
-    assert not report.left
+    assert not report.why_left
 
 
 def test_a_dry_run_says_the_same_and_touches_nothing(storage):
@@ -83,7 +83,7 @@ def test_history_goes_by_its_own_age(storage):
         assert not table_file(storage, kind, at(91).date()).exists()
     assert not draft.exists()
     assert fresh.exists()
-    assert not report.left
+    assert not report.why_left
 
 
 # state files
@@ -113,7 +113,7 @@ def test_state_files_that_nothing_points_to_go(storage):
     assert set(state.names()) == kept | {each.name for each in (under_way, export, change, load_data, client_gap)}
     assert not old_export.exists()
     assert {step.what: step.files for step in report.steps} == {"means": 3, "drafts": 1, "exports": 1}
-    assert not report.left
+    assert not report.why_left
 
 
 # stopped, and hindered
@@ -162,9 +162,11 @@ def test_object_stores_are_kept_up_in_the_same_way(storage, monkeypatch):
     aged(storage.state / "means-1-0a0a0a0a.parquet", 3)
     aged(table_file(storage, "runs", at(100).date()), 3)
     general = pafs.SubTreeFileSystem("/", pafs.LocalFileSystem())
-    monkeypatch.setattr(StoragePath, "locate", lambda folder: (general, folder.uri.lstrip("/")))
+    monkeypatch.setattr(StoragePath, "filesystem_and_path", lambda folder: (general, folder.uri.lstrip("/")))
     for kind in TABLE_KINDS:
-        (storage.base / "history" / kind).locate()[0].create_dir(str(Path(storage.base.uri, "history", kind)))
+        (storage.base / "history" / kind).filesystem_and_path()[0].create_dir(
+            str(Path(storage.base.uri, "history", kind))
+        )
 
     planned = upkeep(storage, dry_run=True)
     report = upkeep(storage)
@@ -180,7 +182,7 @@ def test_object_stores_are_kept_up_in_the_same_way(storage, monkeypatch):
 
 
 def test_replays_go_with_the_days_of_retention(storage):
-    old, young = (storage.new_replay(at(days)) for days in (15, 13))
+    old, young = (storage.new_replay_folder(at(days)) for days in (15, 13))
     for folder in (old, young):
         (folder / "report.html").write_bytes(b"<h1>")
         (folder / "samples" / "0").write_bytes(b"left by a killed task")
@@ -191,4 +193,4 @@ def test_replays_go_with_the_days_of_retention(storage):
 
     assert [(step.action, step.what, step.files) for step in report.steps] == [("remove replays", old.name, 2)]
     assert storage.replays.names() == [young.name, "notes.txt"]
-    assert "replays/notes.txt" in report.left
+    assert "replays/notes.txt" in report.why_left

@@ -34,7 +34,7 @@ def test_a_run_under_way_over_midnight_is_left_and_joins_later(storage):
 
     assert late.exists()
     assert not ended.exists()
-    assert "no outcome yet" in report.left[f"runs/date={YESTERDAY}/{late.name}"]
+    assert "no outcome yet" in report.why_left[f"runs/date={YESTERDAY}/{late.name}"]
     maintain(storage, Settings(), NOTHING, NOW + timedelta(days=1), dry_run=False)
     assert not late.exists()
     assert complete_runs(storage, YESTERDAY) == {late.name, ended.name}
@@ -60,7 +60,7 @@ def test_links_are_not_followed(storage, elsewhere):
 
     report = upkeep(storage, history_days=1)
 
-    assert {name.rpartition("/")[2] for name in report.left} == {
+    assert {name.rpartition("/")[2] for name in report.why_left} == {
         elsewhere.name,
         "date=2026-01-01",
         "wave-01.json",
@@ -110,4 +110,4 @@ def test_foreign_files_stay(storage):
     report = upkeep(storage, history_days=1)
 
     assert all_files(storage) == dict.fromkeys(FOREIGN, SECRET.encode())
-    assert report.left["runs/README"] == "not written by the rebalancer"
+    assert report.why_left["runs/README"] == "not written by the rebalancer"

@@ -39,7 +39,7 @@ def outcome(verdict: str, *reasons: str) -> Outcome:
 def ended(verdict: str = "nothing_to_do", *reasons: str, **changes: Any) -> EndedRun:
     given: dict[str, Any] = {
         "states": DONE,
-        "seconds": 20,
+        "duration_s": 20,
         "request": request(),
         "validation": validation(),
         "outcome": outcome(verdict, *reasons),
@@ -55,10 +55,10 @@ def told(
     found = judge_run(run, Settings(mode=mode), last_seen, NOW).get(condition)
     if found is None:
         return CANNOT_TELL
-    return found.reasons if found.present else found.unwatched
+    return found.reasons if found.is_present else found.why_unwatched
 
 
-NOTHING = EndedRun(states={"collect": "failed", "validate": "upstream_failed"}, seconds=20)
+NOTHING = EndedRun(states={"collect": "failed", "validate": "upstream_failed"}, duration_s=20)
 BLOCKED = ended(
     "blocked",
     states={"collect": "success", "validate": "failed", "decide": "upstream_failed"},
@@ -151,7 +151,7 @@ def test_alert_of_failed_unloads_ends_after_a_quiet_day(run: EndedRun, seen: tim
         (BLOCKED, CANNOT_TELL),
         (EndedRun(states={"collect": "skipped"}), CANNOT_TELL),
         # A person who typed wrong parameters reads it in the UI.
-        (EndedRun(states={"collect": "failed"}, failures={"collect": "contradiction"}, manual=True), CANNOT_TELL),
+        (EndedRun(states={"collect": "failed"}, failures={"collect": "contradiction"}, is_manual=True), CANNOT_TELL),
         (EndedRun(states={"collect": "failed"}, failures={"collect": "contradiction"}), {"contradiction": 1}),
     ],
 )
@@ -163,7 +163,7 @@ def test_a_run_failed(run: EndedRun, reasons: object) -> None:
     ("seconds", "reasons"), [(59.0, None), (60.0, None), (60.1, {"run_too_long": 1}), (None, CANNOT_TELL)]
 )
 def test_runs_take_too_long(seconds: float | None, reasons: object) -> None:
-    assert told(ended(seconds=seconds), Condition.SLOW) == reasons
+    assert told(ended(duration_s=seconds), Condition.SLOW) == reasons
 
 
 ROLL = Roll(id="0a1b", order=("a:1",), at=NOW - timedelta(days=1), looked_at=NOW - timedelta(minutes=11))
@@ -176,7 +176,7 @@ ROLL = Roll(id="0a1b", order=("a:1",), at=NOW - timedelta(days=1), looked_at=NOW
         (ROLL, {"rolling": 1}),
         (ROLL.model_copy(update={"looked_at": None}), {"rolling": 1}),
         (ROLL.model_copy(update={"looked_at": NOW - timedelta(minutes=9)}), None),
-        (ROLL.stopped(Reason.ROLL_STOPPED, "", NOW, is_stranded=False), None),
+        (ROLL.stopped_roll(Reason.ROLL_STOPPED, "", NOW, is_stranded=False), None),
     ],
     ids=["none", "left", "before its first step", "goes on", "over"],
 )

@@ -37,7 +37,7 @@ def history(runs: str, down: Collection[int] = (), *, quiet: timedelta = QUIET) 
         state = advance(AlertsState.model_validate_json(state.model_dump_json()), OBSERVED[letter], now)
         for message in pending_messages(state, now, quiet):
             if minute not in down:
-                sent.append(f"{minute} {'end' if message.over else 'start'}")
+                sent.append(f"{minute} {'end' if message.is_over else 'start'}")
                 state = with_delivered(state, message)
     return sent
 
@@ -105,7 +105,7 @@ def test_a_message_says_what_started_why_and_what_to_do():
         "east",
         PendingMessage(
             Condition.BLOCKED,
-            over=False,
+            is_over=False,
             incident=incident({Reason.TOO_FEW_BROKERS: 1, Reason.TOO_MANY_QUARANTINED: 3}),
         ),
         ["score range: 60.0 points (10.0 to 70.0 %) over 3 brokers"],

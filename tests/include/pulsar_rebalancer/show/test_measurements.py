@@ -15,7 +15,7 @@ from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains
 from pulsar_rebalancer.orders.order import Control, GivenOrder, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome, client_gap_of
+from pulsar_rebalancer.run.outcome import ClientGap, MoveOutcome, Outcome, client_gap_summary
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.show.measurements import METRIC_PREFIX, Measurement, measure_orders, run_measurements
 from pulsar_rebalancer.state import StateDocument
@@ -51,7 +51,7 @@ def outcome(verdict: str = "open") -> Outcome:
         verdict=verdict,
         moves=moves,
         splits=splits,
-        client_gap=client_gap_of(moves),
+        client_gap=client_gap_summary(moves),
     )
 
 
@@ -61,7 +61,7 @@ def told(tmp_path: Path) -> list[Measurement]:
     cluster = Snapshots(tmp_path, OWNED)
     cluster.quarantined = ["d:1"]
     summary, _ = cluster.show(action="unload", bundles=[name(1)], destination="c:1")
-    run = cluster.storage.run(summary.plan_id)
+    run = cluster.storage.run_folder(summary.plan_id)
     assert run is not None
     counted = {"counting": "counted", "bundles_split": 1, "split_skip_reasons": {"no_position": 2}}
     Summary.model_validate(summary.model_dump() | counted).write(run)
@@ -70,7 +70,7 @@ def told(tmp_path: Path) -> list[Measurement]:
 
 def test_outcomes_are_counted_by_reason(told: list[Measurement]) -> None:
     counted = {
-        (each.name, each.labels["reason"]): each.value for each in told if each.counter and "reason" in each.labels
+        (each.name, each.labels["reason"]): each.value for each in told if each.is_counter and "reason" in each.labels
     }
 
     assert counted == {
@@ -139,13 +139,13 @@ def test_states_are_sent_as_the_time_of_their_end(tmp_path: Path) -> None:
     closed = OrdersInForce.build(*documents, Control(orders=(GivenOrder(action="close_breaker", **order),)))
     assert measured(closed)["breaker_open_until"] == 0
     assert measured(closed)["paused_until"] == 5, "of the clusters file"
-    over = measured(OrdersInForce.build(*documents, roll.stopped(Reason.ROLL_STUCK, "", NOW, is_stranded=False)))
+    over = measured(OrdersInForce.build(*documents, roll.stopped_roll(Reason.ROLL_STUCK, "", NOW, is_stranded=False)))
     assert (over["roll_phase"], over["roll_brokers_left"]) == (0, 0)
 
 
 def test_dashboard_and_rules_ask_for_what_is_measured(told: list[Measurement]) -> None:
     sent = {
-        (f"airflow_{METRIC_PREFIX.replace('.', '_')}{each.name}{'_total' if each.counter else ''}", label)
+        (f"airflow_{METRIC_PREFIX.replace('.', '_')}{each.name}{'_total' if each.is_counter else ''}", label)
         for each in told
         for label in ("", *each.labels)
     }

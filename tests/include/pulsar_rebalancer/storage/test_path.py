@@ -58,8 +58,8 @@ def test_parts_that_differ_in_what_is_never_null_are_one_table(folder):
 
 
 def test_spark_knows_s3_by_another_name():
-    assert StoragePath("s3://bucket/x").for_spark == "s3a://bucket/x"
-    assert StoragePath("/data/x").for_spark == "/data/x"
+    assert StoragePath("s3://bucket/x").spark_uri == "s3a://bucket/x"
+    assert StoragePath("/data/x").spark_uri == "/data/x"
 
 
 def test_rows_that_do_not_fit_are_refused():

@@ -6,7 +6,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import HitRules
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, used_samples
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, used_score_by_broker
 
 COUNTED, FORCED = HitRules(True, Reason.COUNTED), HitRules(False, Reason.FORCED)
 BOTH = {"a:1": 80.0, "b:1": 20.0}
@@ -46,4 +46,4 @@ def move(source: str, destination: str, reason: Reason = Reason.TAKEN, pair: int
     ],
 )
 def test_a_figure_is_used_by_a_hit_or_by_a_move(decision, counting, moved, used):
-    assert used_samples([pair(pair=-1, low_hits=None), decision, MIDDLE], counting, moved) == used
+    assert used_score_by_broker([pair(pair=-1, low_hits=None), decision, MIDDLE], counting, moved) == used

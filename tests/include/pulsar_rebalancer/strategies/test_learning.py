@@ -9,13 +9,13 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import java_sum
 from pulsar_rebalancer.state import Learned, LearnedBroker
-from pulsar_rebalancer.strategies.learning import BundleCosts, Sums, learn
+from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
 
 KNOWN = Learned(
     100, 0.01, 5.0, 25.0, {"a": LearnedBroker(100, 3.0, 53.0, 4.0), "b": LearnedBroker(100, 0.0, 23.0, 4.0)}
 )
-SUMS = {"a": Sums(rate=5000, change=400, doubt=1e6), "b": Sums(rate=2000)}
+SUMS = {"a": BundleSums(rate_sum=5000, change_sum=400, doubt_sum=1e6), "b": BundleSums(rate_sum=2000)}
 SETTINGS = Settings()
 
 
@@ -39,12 +39,12 @@ def test_the_error_is_put_down_to_the_bundles_whose_rate_changed():
     found = learn(KNOWN, sampled(), SUMS, [], SETTINGS, 1.0)
     points, variance = found.learned.points, found.learned.brokers["a"].variance
     expected = points**2 * 1e6 + 3 * variance + 0.5
-    correction = found.corrections["a"]
+    correction = found.correction_by_broker["a"]
     assert correction == pytest.approx((points * (10 - points * 400) / expected, points**2 / expected))
     # The score rose by more than the rates explain, so a bundle that rose is dearer, one that fell is cheaper.
     for change in (1000.0, -1000.0):
         cost, doubt = corrected(0.25, change, *correction)
-        assert cost == pytest.approx(1 + 0.25 * change * correction.gain)
+        assert cost == pytest.approx(1 + 0.25 * change * correction.cost_factor)
         assert 0 < doubt < 0.25
     assert corrected(0.25, 0.0, *correction) == (1.0, 0.25)
     assert corrected(0.25, 1e9, *correction) == (4.0, 0.0)
@@ -67,7 +67,7 @@ def test_a_move_pauses_learning_on_both_ends(minutes, learns_costs, learns_resid
     moved = [RecentMove("a", "b", minutes)] if minutes < inf else []
     found = learn(KNOWN, sampled(), SUMS, moved, SETTINGS, 1.0)
     for name in ("a", "b"):
-        assert any(found.corrections[name]) == learns_costs
+        assert any(found.correction_by_broker[name]) == learns_costs
         assert (found.learned.brokers[name].residual != KNOWN.brokers[name].residual) == learns_residual
         assert found.learned.brokers[name].score != KNOWN.brokers[name].score
 
@@ -75,7 +75,7 @@ def test_a_move_pauses_learning_on_both_ends(minutes, learns_costs, learns_resid
 def test_a_broker_that_is_left_out_teaches_nothing_and_is_remembered():
     found = learn(KNOWN, sampled(left_out=Reason.REPORT_MISSING.value), SUMS, [], SETTINGS, 1.0)
     assert found.learned.brokers["a"] == KNOWN.brokers["a"]
-    assert "a" not in found.corrections
+    assert "a" not in found.correction_by_broker
     assert found.learned.points == pytest.approx(0.01)
 
 
@@ -94,7 +94,7 @@ def test_deviations_last_in_a_daily_curve_and_not_in_bursts():
         costs, known = BundleCosts.all_unknown(1), Learned()
         for rate in rates:
             costs, change = costs.with_sample(now := np.array([rate]), 1.0, is_counted=True)
-            sums = {"a": Sums(*(column.item() for column in costs.summands(now, change)))}
+            sums = {"a": BundleSums(*(column.item() for column in costs.summands(now, change)))}
             known = learn(known, brokers_of([broker("a", 50.0)]), sums, [], SETTINGS, 1.0).learned
         assert least <= known.persistence <= most
 
@@ -106,6 +106,6 @@ def test_a_load_is_the_hourly_average_and_the_deviation_that_lasts():
 
 def test_points_are_the_same_in_every_python_version():
     names = [f"b{number}" for number in range(10)]
-    idle, sums = brokers_of([broker(name, 5.0) for name in names]), dict.fromkeys(names, Sums(rate=0.5))
+    idle, sums = brokers_of([broker(name, 5.0) for name in names]), dict.fromkeys(names, BundleSums(rate_sum=0.5))
     found = learn(Learned(), idle, sums, [], SETTINGS, 1.0).learned
     assert found.points == java_sum([0.1] * 10) / 5 != 0.2

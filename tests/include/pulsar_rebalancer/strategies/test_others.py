@@ -58,4 +58,4 @@ def test_a_placement_chooses_the_same(placement, load_average, seed):
         destination = random.choice(chosen or names)
         for chooser in (one, other):
             chooser.add_placed(placed, destination)
-    assert one.state() == other.state()
+    assert one.placement_state() == other.placement_state()

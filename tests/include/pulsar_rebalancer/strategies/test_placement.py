@@ -37,13 +37,13 @@ def test_round_robin_goes_on_where_it_stopped():
         chooser = RoundRobin(state)
         found = [chooser.eligible("t/n/0x0_0x1", list(candidates)) for _ in drawn or "-"]
         assert found == ([[name] for name in drawn] or [[]])
-        state = chooser.state()
+        state = chooser.placement_state()
 
 
 def test_round_robin_starts_anew_after_the_largest_count():
     chooser = RoundRobin(PlacementState(count=MAX_COUNTER))
     assert chooser.eligible("t/n/0x0_0x1", ["1", "2", "3"]) == [str(MAX_COUNTER % 3 + 1)]
-    assert chooser.state().count == 0
+    assert chooser.placement_state().count == 0
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_past_of_an_idle_broker_is_forgotten(columns, average):
     given = sample([broker("a", cpu=60.0, **columns)], [], Settings(history_percentage=0.5))
     chooser = LeastResourceUsageWithWeight(given, PlacementState(averages={"a": 0.4}))
     chooser.eligible("t/n/0x0_0x1", ["a"])
-    assert chooser.state().averages == pytest.approx({"a": average})
+    assert chooser.placement_state().averages == pytest.approx({"a": average})
 
 
 @pytest.mark.parametrize(
@@ -107,4 +107,4 @@ def test_averages_of_brokers_that_are_gone_are_dropped():
     rows = [broker("a", cpu=60.0), broker("out", left_out="broker_excluded")]
     chooser = LeastResourceUsageWithWeight(sample(rows, [], Settings(history_percentage=0.5)), state)
     chooser.eligible("t/n/0x0_0x1", ["a"])
-    assert chooser.state().averages == pytest.approx({"a": 0.5, "out": 0.2})
+    assert chooser.placement_state().averages == pytest.approx({"a": 0.5, "out": 0.2})

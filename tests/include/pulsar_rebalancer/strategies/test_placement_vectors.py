@@ -45,7 +45,7 @@ def test_least_resource_usage_with_weight():
         for ask in step.asks:
             assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
             # Pulsar keeps brokers that are gone until it is told so, which the histories never do.
-            averages = {**before, **chooser.state().averages}
+            averages = {**before, **chooser.placement_state().averages}
             assert averages == pytest.approx(ask.ema, abs=1e-9, rel=0), where
             checked += 1
     assert checked == 476

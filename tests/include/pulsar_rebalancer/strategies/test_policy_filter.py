@@ -58,17 +58,15 @@ def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
     owner = {row["bundle"]: row["broker"] for row in held}
     for row in held:
         name, namespace = row["bundle"], row["bundle"].rpartition("/")[0]
-        serving = {
-            space: Counter(b for n, b in owner.items() if n.startswith(space)) for space in ("t/n", "t/m", "t/o")
-        }
+        serving = {name: Counter(b for n, b in owner.items() if n.startswith(name)) for name in ("t/n", "t/m", "t/o")}
         left = list(names)
         if namespace in policies.groups:
-            left = rules.lowest_counts(left, Counter([*serving["t/n"], *serving["t/m"]]))
+            left = rules.with_lowest_count(left, Counter([*serving["t/n"], *serving["t/m"]]))
         if seed % 3:
-            left = rules.lowest_counts(left, serving[namespace])
+            left = rules.with_lowest_count(left, serving[namespace])
         if seed % 4:
             left = latest_version_brokers(left, versions)
-        assert list(found.candidates(name)) == (left or names)
+        assert list(found.candidate_brokers(name)) == (left or names)
         owner[name] = random.choice(names)
         found.add_placed(BundleSample(row["broker"], name), owner[name])
 
@@ -138,10 +136,10 @@ def test_placed_bundles_count_for_later_ones():
     found.add_placed(first, "c")
     # The group now has a namespace on each of the three: nothing of it may leave, and the topics fill c.
     assert found.stay_reason(HELD[1]["bundle"], "a") == "anti_affinity"
-    assert found.candidates("t/other/0x0_0x1") == ["a", "b"]
+    assert found.candidate_brokers("t/other/0x0_0x1") == ["a", "b"]
     # The last bundle of t/n leaves a as well, so a is free for the group.
     found.add_placed(second, "c")
-    assert found.candidates(HELD[2]["bundle"]) == ["a"]
+    assert found.candidate_brokers(HELD[2]["bundle"]) == ["a"]
 
 
 def test_filters_of_one_sample_share_its_counts_and_do_not_change_each_other():

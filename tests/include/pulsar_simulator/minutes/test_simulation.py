@@ -29,9 +29,9 @@ def scene(rules: ClusterRules) -> Simulation:
 def test_an_unload_costs_a_dip_and_a_storm_of_clients_then_it_is_over() -> None:
     rules = replace(STILL, unload_seconds=6.0, unload_cpu_seconds=3.0, reconnect_cpu_seconds=1.5)
     simulation = scene(rules)
-    simulation.step()
+    simulation.run_minute()
     simulation.unload([Unload(0, 1)])
-    during, after = simulation.step(), simulation.step()
+    during, after = simulation.run_minute(), simulation.run_minute()
     assert [during.owner[0], after.owner[0]] == [1, 1]
     assert [during.rates.msg_rate_in[0], after.rates.msg_rate_in[0]] == pytest.approx([0.9 * RATE, RATE])
     # 20 of its own, 18 of the bundle, 3 s in a minute for its arrival, and four clients of 1.5 s.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, collect, save
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, collect, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
@@ -57,18 +57,18 @@ class Demonstration:
             at = self.roster.bundle_at[bundle["bundle"]]
             owner[at] = self.roster.broker_at[bundle["broker"]]
             load[:, at] = [bundle[value] for value in TRAFFIC]
-        learning = self.columns.learn(
+        learning = self.columns.learn_from_sample(
             run.strategy_state.shedder.learned,
             owner,
             load,
             brokers=run.brokers,
-            recent_moves=run.recent_moves.values(),
+            recent_moves=run.recent_move_by_bundle.values(),
             settings=run.settings,
             minute=run.request.collected_at.timestamp() / 60,
-            is_counted=run.counting.counts,
+            is_counted=run.hit_rules.counts,
         )
         columns: list[Any] = [self.roster.bundles, self.columns.costs.loads(learning.learned.persistence)]
-        return RunLearning(learning, loads=pa.table(columns, schema=NO_LOADS.schema))
+        return RunLearning(learning, bundle_loads=pa.table(columns, schema=NO_LOADS.schema))
 
 
 def demonstration(strategy: str) -> Demonstration:
@@ -82,17 +82,17 @@ def demonstration(strategy: str) -> Demonstration:
 
 async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAdmin, before: StateBefore) -> RunInput:
     now = datetime.fromtimestamp(shown.cluster.clock.now(), UTC)
-    folder = storage.new_run(now)
-    earlier = EarlierData(folder=storage.state, before=before)
-    save(await collect(admin, shown.entry, RunTrigger(now, "scheduled"), earlier), folder)
+    folder = storage.new_run_folder(now)
+    earlier = EarlierData(state_folder=storage.state, state_before=before)
+    write_sample(await collect(admin, shown.entry, RunTrigger(now, "scheduled"), earlier), folder)
     Validation().write(folder)
     run = RunInput.read(folder.uri)
 
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
-    bundles = run.table("bundles").to_pylist()
+    bundles = run.read_table("bundles").to_pylist()
     learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLearning()
     run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update_means(bundles, known), schema=MEANS))
-    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.loads), learned))
+    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned))
     return run
 
 

@@ -28,7 +28,7 @@ def test_the_password_is_for_a_server_that_was_started_here(monkeypatch, tmp_pat
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as stranger:
         threading.Thread(target=stranger.serve_forever, daemon=True).start()
-        home = AirflowHome(tmp_path / "home", clusters={}, connections={}, port=stranger.server_port)
+        home = AirflowHome(tmp_path / "home", cluster_settings={}, connections={}, port=stranger.server_port)
         home.prepare(keep_data=False)
         with pytest.raises(EmbeddedError, match=f"another program uses Airflow's port {stranger.server_port}"):
             LocalAirflow(home, Processes()).get("/dags")

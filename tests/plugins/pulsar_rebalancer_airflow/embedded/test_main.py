@@ -61,7 +61,7 @@ def test_a_folder_of_somebody_else_is_not_deleted(tmp_path):
     thesis = tmp_path / "simulated" / "thesis.txt"
     thesis.parent.mkdir()
     thesis.write_text("years of work")
-    home = AirflowHome(folder=thesis.parent, clusters={}, connections={})
+    home = AirflowHome(folder=thesis.parent, cluster_settings={}, connections={})
 
     with pytest.raises(EmbeddedError, match="no earlier run created"):
         home.prepare(keep_data=False)
@@ -69,7 +69,7 @@ def test_a_folder_of_somebody_else_is_not_deleted(tmp_path):
 
     thesis.unlink()
     home.prepare(keep_data=False)
-    old = home.storage / "old"
+    old = home.storage_folder / "old"
     old.mkdir(parents=True)
     home.prepare(keep_data=False)
     assert not old.exists()
@@ -144,9 +144,9 @@ def test_a_folder_whose_files_others_could_replace_is_refused(tmp_path, monkeypa
     assert not [*tmp_path.rglob("run"), *tmp_path.rglob("lock")]
 
 
-BALANCED, WAITS = RunLine("the line", balanced=True), RunLine("the line")
-MOVED = RunLine("the line", moved=True)
-FAILED = RunLine("the line", failed="decide failed [bad_value]")
+BALANCED, WAITS = RunLine("the line", is_balanced=True), RunLine("the line")
+MOVED = RunLine("the line", has_moved=True)
+FAILED = RunLine("the line", why_failed="decide failed [bad_value]")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from tests.airflow_runs import make_run
 
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.outcome import conclude_run
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer_airflow.embedded.__main__ import describe_run
 from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun
@@ -44,10 +44,10 @@ def test_balanced_when_no_broker_sheds(storage, strategy, found, verdict, balanc
     run = make_run(storage, strategy=strategy)
     changed = {"score_min": 10.0, "sentence": "all is said"} | found
     Summary.model_validate(Summary.read(run).model_dump() | changed).write(run)
-    conclude(run, Reason.OBSERVE, datetime.now(UTC)).write(run)
+    conclude_run(run, Reason.OBSERVE, datetime.now(UTC)).write(run)
 
     line = describe_run(mock.Mock(xcom=mock.Mock(return_value=run.uri)), "dag", ENDED, 7)
 
-    assert line.balanced is balanced
+    assert line.is_balanced is balanced
     assert f"  {verdict}  12.3 s" in line.text
     assert ("UniformLoadShedder: all is said" in line.text) is (strategy != "AvgShedder")

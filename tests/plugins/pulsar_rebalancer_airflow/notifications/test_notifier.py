@@ -4,7 +4,7 @@ from tests.plugins.pulsar_rebalancer_airflow.notifications.receivers import conn
 
 from pulsar_rebalancer.show.incidents import AlertMessage
 from pulsar_rebalancer_airflow import notifications
-from pulsar_rebalancer_airflow.notifications import send
+from pulsar_rebalancer_airflow.notifications import send_messages
 
 SECRETS = ("S3cretUser", "S3cretPass", "S3cretPath", "S3cretKey")
 FIRST = AlertMessage("Pulsar east: validation failed", "Cluster: east\nRun: {{ not.a.template }} <b>&", "failure")
@@ -21,7 +21,7 @@ def secrets_in(shown: str) -> list[str]:
 
 
 def test_a_webhook_gets_every_message_in_order(hook):
-    sent = send("alerts", [FIRST, SECOND])
+    sent = send_messages("alerts", [FIRST, SECOND])
 
     assert [(m["title"], m["message"], m["type"]) for m in hook.messages] == [
         (FIRST.title, FIRST.body, "failure"),
@@ -35,7 +35,7 @@ def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_limit(mo
     with silent() as port:
         connect(monkeypatch, with_secrets(f"127.0.0.1:{port}", "&rto=900&cto=900"), hook.url)
         monkeypatch.setattr(notifications, "SEND_TIMEOUT_SECONDS", 5)
-        sent = send("alerts", [FIRST, SECOND])
+        sent = send_messages("alerts", [FIRST, SECOND])
 
     assert sent == ([True], ["JSON"])
     assert hook.titles == [FIRST.title]

@@ -2,7 +2,7 @@ import pytest
 from tests.airflow_context import context
 from tests.airflow_runs import CLUSTER
 
-from pulsar_rebalancer_airflow.operators.bases import requester
+from pulsar_rebalancer_airflow.operators.bases import requesting_user
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from pulsar_rebalancer_airflow.operators.bases import requester
     ],
 )
 def test_only_the_user_who_triggered_the_run_is_its_requester(state, run, by):
-    assert requester(context(CLUSTER, state, **run)) == by
+    assert requesting_user(context(CLUSTER, state, **run)) == by

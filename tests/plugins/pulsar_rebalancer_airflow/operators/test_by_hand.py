@@ -21,7 +21,7 @@ from pulsar_rebalancer.orders.manual_plans import (
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import MoveOutcome, conclude, wave_file, write_outcomes
+from pulsar_rebalancer.run.outcome import MoveOutcome, conclude_run, wave_file, write_outcomes
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ManualPlanRecord, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
@@ -280,7 +280,7 @@ def test_a_plan_that_was_held_back_at_the_gate_is_carried_out_again(storage, sta
     identity = shown(storage, state, **UNLOAD)
     _, (first, _) = act(storage, state, plan=identity)
     run = make_run(storage, airflow_run_id=first)
-    conclude(run, Reason(verdict), datetime.now(UTC)).write(run)
+    conclude_run(run, Reason(verdict), datetime.now(UTC)).write(run)
 
     assert act(storage, state, {first: "success"}, plan=identity)[0] == again
 

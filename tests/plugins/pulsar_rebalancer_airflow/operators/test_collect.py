@@ -42,7 +42,7 @@ def test_writes_the_input_of_a_run(served, storage, state):
     run = StoragePath(collect(storage, state, params={"force": "new broker", "excluded_brokers": ["x:1"]}))
 
     assert run.uri.startswith(storage.runs.uri)
-    assert Snapshot(run).table("brokers").num_rows == 4
+    assert Snapshot(run).read_table("brokers").num_rows == 4
     request = RunRequest.read(run)
     assert (request.airflow_run_id, request.requested_by) == ("manual__1", "ada")
     assert request.params.force == "new broker"
@@ -66,7 +66,7 @@ def test_only_a_rebalancing_run_keeps_what_brokers_publish(storage, state, opera
     with pytest.raises(AdminError):
         operator(task_id="collect", entry=entry, root=storage.root).execute(context(CLUSTER, state))
 
-    assert [(earlier.folder, earlier.keeps_load_data) for earlier in given] == [(storage.state, keeps)]
+    assert [(earlier.state_folder, earlier.stores_load_data) for earlier in given] == [(storage.state, keeps)]
 
 
 def test_a_plan_that_waited_for_a_second_person_needs_one_after_a_change_to_auto(served, storage, state):
@@ -166,7 +166,7 @@ def test_the_first_run_writes_every_document(served, storage, kept):
 
 @pytest.mark.parametrize("key", [model.KEY for model in ALL_DOCUMENTS])
 def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(storage, state, key):
-    CommitMark(seq=3, at=datetime.now(UTC)).write(storage.new_run(datetime.now(UTC)))
+    CommitMark(seq=3, at=datetime.now(UTC)).write(storage.new_run_folder(datetime.now(UTC)))
     del state.documents[key]
 
     with pytest.raises(AirflowFailException, match=rf"^{key}: missing \[state_lost\]") as blocked:

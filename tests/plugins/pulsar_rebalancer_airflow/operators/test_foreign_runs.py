@@ -95,7 +95,7 @@ def test_a_folder_that_is_not_of_this_run_is_refused(storage, state, tmp_path, t
 
 
 def recorded(state: MemoryState, run: Path) -> None:
-    folder = ClusterStorage(str(run.parents[3]), run.parents[2].name).run(run.name)
+    folder = ClusterStorage(str(run.parents[3]), run.parents[2].name).run_folder(run.name)
     assert folder is not None
     document = (folder / "plan" / "state.json").read_json()
     state.set(DecisionState.KEY, document | {"plan_hash": Summary.read(folder).hash})

@@ -20,7 +20,7 @@ from pulsar_rebalancer.orders.in_force import buttons
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.orders.order import Control, GivenOrder, Situation
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.outcome import conclude_run
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ManualPlanRecord, parse_form
 from pulsar_rebalancer.run.snapshot import StateBefore
@@ -97,7 +97,7 @@ def test_frozen_bundles_stay_on_a_drained_broker(tmp_path: Path, overrule: tuple
     snapshots = Snapshots(tmp_path, OWNED)
     run = snapshots.take(drains=drains, control=frozen().model_dump(mode="json"))
 
-    progress = planned(RunInput.read(run.uri)).drains["a:1"]
+    progress = planned(RunInput.read(run.uri)).drain_progress["a:1"]
 
     assert (progress.moving, progress.stay) == ((1, {"namespace_excluded": 1}) if stays else (2, {}))
 
@@ -117,5 +117,5 @@ def test_a_freeze_during_a_wave_keeps_its_bundles(scene: UnloadScene, overruled:
     scene.unload(run)
 
     stay = 0 if overruled else sum(namespace_of(move["bundle"]) == namespace for move in moves)
-    found = conclude(run, Reason.OPEN, NOW).counts
+    found = conclude_run(run, Reason.OPEN, NOW).counts
     assert found == {reason: n for reason, n in (("moved", 3 - stay), ("namespace_excluded", stay)) if n}

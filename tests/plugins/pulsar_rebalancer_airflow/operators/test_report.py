@@ -29,9 +29,9 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
     history.record_planned(planned, datetime.now(UTC))
     by_bundle = {bundle(number): reason for number, reason in reasons.items()}
     for move in planned:
-        asyncio.run(history.begin(move))
+        asyncio.run(history.record_begin(move))
         if reason := by_bundle[move.bundle]:
-            history.add(
+            history.add_outcome(
                 MoveOutcome(
                     bundle=move.bundle,
                     source=move.source,
@@ -41,7 +41,7 @@ def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[i
                 ),
                 datetime.now(UTC),
             )
-    history.write()
+    history.write_outcomes()
 
 
 def report(

@@ -73,7 +73,7 @@ class Desk:
 def test_a_roll_that_was_shown_begins_once_and_is_nobody_elses(tmp_path):
     desk = Desk(tmp_path)
     plan = desk.plan(brokers=["b:1", "a:1"])
-    assert not desk.roll.active
+    assert not desk.roll.is_active
 
     assert desk.act("first", plan=plan) == {}
     assert (desk.roll.broker, desk.roll.by, desk.roll.reason) == ("b:1", "bob", "patch")
@@ -249,7 +249,7 @@ def test_a_roll_waits_while_the_sample_of_the_empty_broker_cannot_be_read(tmp_pa
     desk.act("run", plan=desk.plan(brokers=["a:1"]))
     desk.owns = SnapshotError(Reason.FILE_DAMAGED, "bundles.parquet is damaged")
     desk.empties("run")
-    assert desk.roll.active
+    assert desk.roll.is_active
     assert desk.roll.waits == "a usable sample: bundles.parquet is damaged"
 
 
@@ -271,7 +271,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         messages.extend(given)
         return [True]
 
-    monkeypatch.setattr(notifications, "deliver", deliver)
+    monkeypatch.setattr(notifications, "deliver_messages", deliver)
     return messages
 
 
@@ -313,7 +313,7 @@ def test_the_end_says_whose_bundles_are_elsewhere(tmp_path, sent):
 @pytest.mark.parametrize("accepted", [True, False])
 def test_the_end_that_nobody_was_told_is_noted(tmp_path, monkeypatch, accepted):
     desk = Desk(tmp_path, alert_connection="pulsar_alerts")
-    monkeypatch.setattr(notifications, "deliver", lambda *_: [accepted])
+    monkeypatch.setattr(notifications, "deliver_messages", lambda *_: [accepted])
     desk.act("run", plan=desk.plan())
     store_of(desk.state).put(
         Control().with_order(GivenOrder(action="stop_roll", at=datetime.now(UTC), by="eve", reason="enough"))
@@ -371,7 +371,7 @@ def test_a_manual_plan_that_waits_for_approval_comes_first(tmp_path, by_hand, ru
     desk = Desk(tmp_path, mode="approve")
     summary, _ = desk.snapshots.show(action="fill", broker="a:1")
     if not by_hand:
-        run = desk.snapshots.storage.run(summary.plan_id)
+        run = desk.snapshots.storage.run_folder(summary.plan_id)
         assert run is not None
         summary.model_copy(update={"by_hand": None}).write(run)
     asked = Question(plan_id=summary.plan_id, hash=summary.hash, at=datetime.now(UTC), run_id="ask")

@@ -13,7 +13,7 @@ from pulsar_rebalancer.carry_out.split_executor import splits_to_keep
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.outcome import conclude_run
 from pulsar_rebalancer.run.plan import read_outcomes
 from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
@@ -62,7 +62,7 @@ def test_splits_and_says_so_in_the_store_before_and_after(scene):
     assert set(seen) == {""}
     assert known(scene, planned)["outcome"] == "split"
     assert known(scene, planned)["shares"] == [0.5, 0.5]
-    assert [each.reason for each in conclude(run, Reason.OPEN, run_time(run)).splits] == ["split"]
+    assert [each.reason for each in conclude_run(run, Reason.OPEN, run_time(run)).splits] == ["split"]
     # a retry finds what an earlier attempt left
     seen.clear()
     assert split(scene, run) == {"split": 1}
@@ -118,7 +118,7 @@ def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene
     run = scene.run([], splits=planned, **ACTS | caps)
     kill(scene, run, made, **caps)
     assert [is_split(scene, each) for each in planned] == [number < made for number in range(2)]
-    found = {each.bundle: each.reason for each in conclude(run, Reason.OPEN, run_time(run)).splits}
+    found = {each.bundle: each.reason for each in conclude_run(run, Reason.OPEN, run_time(run)).splits}
     before = ["interrupted", "not_attempted"] if made < 2 else ["split", "interrupted"]
     assert [found[each["bundle"]] for each in planned] == before
 
@@ -127,7 +127,7 @@ def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene
     excluded = {"excluded_bundles": [each["bundle"] for each in planned]}
     ended = split(scene, run, **caps | excluded)
 
-    outcome = conclude(run, Reason.OPEN, run_time(run))
+    outcome = conclude_run(run, Reason.OPEN, run_time(run))
     after = {each.bundle: (each.reason, each.attempts) for each in outcome.splits}
     expected = [("split", 1) if number < made else ("bundle_excluded", 0) for number in range(2)]
     assert [after[each["bundle"]] for each in planned] == expected
@@ -192,7 +192,7 @@ def test_splits_stop_once_a_broker_splits_by_itself(scene, condition, splits):
     else:
         with pytest.raises(AirflowSkipException, match="builtin_splitting_on"):
             split(scene, run)
-        told = conclude(run, Reason.OPEN, run_time(run)).splits
+        told = conclude_run(run, Reason.OPEN, run_time(run)).splits
         assert [each.reason for each in told] == ["builtin_splitting_on"]
 
     assert is_split(scene, planned) is splits

@@ -14,7 +14,7 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.outcome import conclude_run
 from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperator
@@ -44,12 +44,12 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene)
     with pytest.raises(AirflowFailException, match="stopped"):
         unload(scene, run, NOW - timedelta(minutes=1))
 
-    assert conclude(run, Reason.OPEN, NOW).counts == {"stopped": 3, "moved": 1}
+    assert conclude_run(run, Reason.OPEN, NOW).counts == {"stopped": 3, "moved": 1}
     assert sum(scene.cluster.owner(move["bundle"]) == move["destination"] for move in moves) == 1
 
     pushed = unload(scene, run, NOW + timedelta(seconds=1))
 
-    assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 4}
+    assert conclude_run(run, Reason.OPEN, NOW).counts == {"moved": 4}
     assert scene.all_on(moves, "destination")
     assert pushed["progress"] == {"done": 4, "of": 4, "failed": 0}
 
@@ -99,7 +99,7 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(scene, tmp_path, or
         once.setattr(scene.cluster, "unload_at", unload_at)
         with failed(reason) if reason == "wrong_setting" else nullcontext():
             told = carry_out(scene, run)
-    counts = conclude(run, Reason.OPEN, NOW).counts
+    counts = conclude_run(run, Reason.OPEN, NOW).counts
     assert counts[Reason.MOVED] <= 2
     assert counts == {"moved": counts[Reason.MOVED], reason: 5 - counts[Reason.MOVED]}
     assert reason == "wrong_setting" or told == counts
@@ -107,7 +107,7 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(scene, tmp_path, or
     scene.state.documents["breaker"] = breaker
     write(FILE)
     carry_out(scene, run)
-    assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 5}
+    assert conclude_run(run, Reason.OPEN, NOW).counts == {"moved": 5}
     assert scene.all_on(moves, "destination")
 
 
@@ -134,7 +134,7 @@ def test_bundle_excluded_during_a_wave_stays(scene, tmp_path):
 
     carry_out(scene, run)
 
-    assert conclude(run, Reason.OPEN, NOW).counts == {"moved": 3, "bundle_excluded": 2}
+    assert conclude_run(run, Reason.OPEN, NOW).counts == {"moved": 3, "bundle_excluded": 2}
     assert scene.all_on(moves[:3], "destination")
     assert scene.all_on(moves[3:], "source")
 
@@ -153,13 +153,13 @@ def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(
 
     with pytest.raises(UnfinishedError, match=r"Wave 0: .* stopped by the circuit breaker"):
         scene.unload(run, 0, **present)
-    tried = conclude(run, Reason.OPEN, NOW).counts[Reason.SERVER_ERROR]
+    tried = conclude_run(run, Reason.OPEN, NOW).counts[Reason.SERVER_ERROR]
     assert 2 <= tried <= 1 + concurrency
     with pytest.raises(UnfinishedError):  # a retry begins nothing
         scene.unload(run, 0, **present)
     with pytest.raises(AirflowSkipException, match="2 stopped by the circuit breaker"):
         scene.unload(run, 1, **present)
-    assert conclude(run, Reason.OPEN, NOW).counts == {"server_error": tried, "breaker_open": 8 - tried}
+    assert conclude_run(run, Reason.OPEN, NOW).counts == {"server_error": tried, "breaker_open": 8 - tried}
 
     assert opened_by_report(scene, run, rules) == f"{tried} moves of a run failed or reached another broker"
 

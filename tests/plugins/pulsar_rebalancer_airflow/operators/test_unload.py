@@ -9,7 +9,7 @@ from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude, read_waves
+from pulsar_rebalancer.run.outcome import conclude_run, read_waves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import MovesState
@@ -87,7 +87,7 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene):
         scene.unload(run)
 
     assert scene.all_on(moves, "source")
-    assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
+    assert conclude_run(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
 
 
 def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene):

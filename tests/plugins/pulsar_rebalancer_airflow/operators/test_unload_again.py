@@ -22,7 +22,7 @@ from pulsar_rebalancer.carry_out.move_history import WaveHistory
 from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude
+from pulsar_rebalancer.run.outcome import conclude_run
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.tables import BROKERS, table
 from pulsar_rebalancer.state import MovesState
@@ -50,7 +50,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene, minutes, resumed)
     else:
         with pytest.raises(AirflowFailException, match="plan_too_old"):
             scene.unload(run)
-        assert conclude(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
+        assert conclude_run(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
 
 
 @pytest.mark.parametrize(("version", "left"), [("4.0.8", True), ("4.2.4", False)])
@@ -61,7 +61,7 @@ def test_a_range_that_a_bundle_of_another_wave_still_needs_is_left_alone(scene, 
     (run / "input" / "brokers.parquet").write_table(
         table([{"cluster": CLUSTER, "broker": first["source"], "version": version}], BROKERS)
     )
-    scene.monkeypatch.setattr(scene.cluster.placement, "by_range", left)
+    scene.monkeypatch.setattr(scene.cluster.placement, "is_by_range", left)
     scene.cluster.faults.add(FaultKind.CLIENTS_GONE, bundle=first["bundle"])
     scene.cluster.faults.add(FaultKind.ERROR_500, path="/lookup/")
     with pytest.raises(UnfinishedError, match="1 without a known owner"):
@@ -105,7 +105,7 @@ class Killed:
 
     def carry_out(self, run: StoragePath, file: Path, at: Callable[[str], bool]) -> None:
         """Carry the wave out until `at` says of the path of a request that the process is killed."""
-        scene, real, take = self.scene, self.scene.cluster.unload_at, self.scene.cluster.faults.take
+        scene, real, take = self.scene, self.scene.cluster.unload_at, self.scene.cluster.faults.take_fault
 
         def unload_at(broker: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
             owned = scene.cluster.owner(bundle := f"{namespace}/{hash_range}")
@@ -126,7 +126,7 @@ class Killed:
             return take(kind, **where)
 
         scene.monkeypatch.setattr(scene.cluster, "unload_at", unload_at)
-        scene.monkeypatch.setattr(scene.cluster.faults, "take", kill)
+        scene.monkeypatch.setattr(scene.cluster.faults, "take_fault", kill)
         # No client looks the lost bundle up by chance.
         scene.cluster.ownership.reconnect_delay = 3600.0
         file.write_text(json.dumps(scene.state.documents))

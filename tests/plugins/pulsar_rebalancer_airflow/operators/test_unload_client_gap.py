@@ -13,7 +13,7 @@ from pulsar_rebalancer.carry_out import client_gap_meter
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.carry_out.move_executor import AdaptivePace
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, Outcome, conclude, read_waves
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, Outcome, conclude_run, read_waves
 from pulsar_rebalancer.show.measurements import outcome_text
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, unload
@@ -50,9 +50,7 @@ class Truth:
 
 
 def gaps(run: StoragePath) -> dict[str, ClientGap]:
-    found = {
-        bundle: outcome.client_gap for bundle, outcome in read_waves(run).items() if outcome.client_gap is not None
-    }
+    found = {name: outcome.client_gap for name, outcome in read_waves(run).items() if outcome.client_gap is not None}
     assert found.keys() == read_waves(run).keys()
     return found
 
@@ -76,7 +74,7 @@ def test_clients_that_come_back_are_timed(scene):
         assert DELAY <= truth.back[bundle] - truth.unloaded[bundle] <= client_gap.clients_seconds <= took
         assert 0 < client_gap.owner_seconds < client_gap.clients_seconds
 
-    outcome = conclude(run, Reason.OPEN, datetime.now(UTC))
+    outcome = conclude_run(run, Reason.OPEN, datetime.now(UTC))
     assert outcome.client_gap is not None
     assert (outcome.client_gap.moves, outcome.client_gap.unknown, outcome.client_gap.not_back) == (5, 0, 0)
     assert "clients were back after" in outcome_text(outcome, run)
@@ -121,7 +119,7 @@ def test_statistics_that_do_not_answer_leave_the_client_gap_unknown(scene, kind,
             client_gap.watched_seconds,
         )
         assert values == (None,) * 5
-    summary = conclude(run, Reason.OPEN, datetime.now(UTC)).client_gap
+    summary = conclude_run(run, Reason.OPEN, datetime.now(UTC)).client_gap
     assert summary is not None
     assert summary.sentence == "for 6 of 6 moves, clients could not be counted"
     assert not BundleClientGaps().with_gaps(gaps(run), datetime.now(UTC)).bundles
@@ -140,7 +138,7 @@ def test_clients_that_never_come_back_are_reported_and_end_the_wave_in_time(scen
     assert gone.clients_before
     assert (gone.clients_back, gone.clients_seconds, gone.unknown) == (0, None, "")
     assert all(client_gap.clients_back == client_gap.clients_before for client_gap in found.values())
-    summary = conclude(run, Reason.OPEN, datetime.now(UTC)).client_gap
+    summary = conclude_run(run, Reason.OPEN, datetime.now(UTC)).client_gap
     assert summary is not None
     assert (summary.not_back, summary.unknown) == (1, 0)
 
@@ -180,14 +178,14 @@ def test_brokers_determine_how_many_bundles_are_under_way(scene, caplog, away, g
         seen = max(seen, len(under_way))
 
     scene.before_unloads(unloading)
-    real = BundleMove.outcome
+    real = BundleMove.carry_out
 
     async def outcome(move: BundleMove) -> MoveOutcome:
         ended = await real(move)
         under_way.discard(ended.bundle)
         return ended
 
-    scene.monkeypatch.setattr(BundleMove, "outcome", outcome)
+    scene.monkeypatch.setattr(BundleMove, "carry_out", outcome)
     run = scene.run(moves, unload_concurrency="auto")
 
     assert scene.unload(run, unload_concurrency="auto", max_client_gap_seconds=gap) == {"moved": 8}

@@ -72,7 +72,7 @@ def left(session: Session, run: DagRun, name: str, key: str, value: Any) -> None
 
 def answered(session: Session, run: DagRun) -> tuple[str, str]:
     """The state of a run, and the text after it."""
-    answer = run_answers.answer_of(session, run.dag_id, run.run_id)
+    answer = run_answers.make_run_answer(session, run.dag_id, run.run_id)
     assert answer is not None
     return answer.state, answer.text
 
@@ -172,7 +172,7 @@ def test_a_plan_whose_approval_was_refused_says_so(session, tmp_path):
 
     assert (state, text[:30]) == ("refused", "in carry_out (paused): The clu")
     facts = airflow_facts.facts_of_dag(session, scene.storage, "pulsar_rebalance__east")
-    assert facts.not_handed_over == {plan_id: Reason.PAUSED}
+    assert facts.why_not_handed_over == {plan_id: Reason.PAUSED}
 
 
 def test_a_cancelled_run_waits_no_longer_although_airflow_keeps_it_in_the_queue(session):
@@ -258,10 +258,10 @@ def test_the_dry_run_of_a_rolling_restart_is_a_table_and_its_end_is_said(session
     dry, over = asked(session, "roll", 9, "success"), asked(session, "roll", 5, "success")
     left(session, dry, "roll", "return_value", shown)
     left(session, over, "roll", "return_value", {"a:1": "rolled", "b:1": "rolled"})
-    answer = run_answers.answer_of(session, dry.dag_id, dry.run_id)
+    answer = run_answers.make_run_answer(session, dry.dag_id, dry.run_id)
     assert answer is not None
     assert answer.restarts is not None
     assert answer.restarts.model_dump(mode="json") == shown
-    ended = run_answers.answer_of(session, over.dag_id, over.run_id)
+    ended = run_answers.make_run_answer(session, over.dag_id, over.run_id)
     assert ended is not None
     assert (ended.text, ended.restarts) == ("The rolling restart has ended: 2 brokers restarted.", None)

@@ -26,7 +26,7 @@ DAG, RUN = "pulsar_rebalance__east", "manual__2026-11-21T12:00:00+00:00"
 
 
 def stored_run(root: Path, cluster: str = "east") -> StoragePath:
-    run = ClusterStorage(str(root), cluster).new_run(NOW)
+    run = ClusterStorage(str(root), cluster).new_run_folder(NOW)
     resolved = RunSettings(settings=Settings(), origins={})
     RunRequest(cluster=cluster, airflow_run_id=RUN, resolved=resolved, collected_at=NOW).write(run)
     page_file(run).write_bytes(f"<h1>{cluster}</h1>".encode())
@@ -130,7 +130,7 @@ def test_the_report_of_a_replay_is_for_those_who_may_read_its_dag(server, root):
     dag = "pulsar_replay__east"
     reports = {}
     for cluster in ("east", "west"):
-        folder = ClusterStorage(str(root), cluster).new_replay(NOW)
+        folder = ClusterStorage(str(root), cluster).new_replay_folder(NOW)
         (folder / "request.json").write_json({"cluster": cluster, "airflow_run_id": RUN})
         (folder / "report.html").write_bytes(f"<h1>{cluster}</h1>".encode())
         reports[cluster] = folder.name

@@ -99,7 +99,7 @@ def test_every_run_serves_a_drain_first_and_within_the_caps(snapshots):
     moves = fate(found.moves)
     assert {moves[name(1)], moves[name(2)]} == {"b:1", "c:1"}
     assert moves[name(4)] == "cap_run"
-    progress = found.drains["a:1"]
+    progress = found.drain_progress["a:1"]
     assert (progress.bundles, progress.moving, progress.bundles_left) == (5, 2, 0)
     assert progress.stay == {"system_namespace": 2, "no_topic": 1}
     assert set(progress.named) == {SYSTEM, HEARTBEAT, EMPTY}
@@ -129,10 +129,13 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots):
     snapshots.unloaded = {name(1): timedelta(minutes=1)}
     at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
 
-    waiting, leaving = served(snapshots, a=DRAIN), served(snapshots, a=at_once)
+    held, leaving = served(snapshots, a=DRAIN), served(snapshots, a=at_once)
 
-    assert (waiting.drains["a:1"].bundles_left, waiting.drains["a:1"].stay["recently_unloaded"]) == (1, 1)
-    assert leaving.drains["a:1"].moving == 2
+    assert (held.drain_progress["a:1"].bundles_left, held.drain_progress["a:1"].stay["recently_unloaded"]) == (
+        1,
+        1,
+    )
+    assert leaving.drain_progress["a:1"].moving == 2
 
 
 @pytest.mark.parametrize(
@@ -143,8 +146,8 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots):
 def test_a_broker_is_not_empty_while_its_report_may_lack_what_has_just_come(snapshots, minutes, owner, bundles):
     snapshots.unloaded = dict.fromkeys((name(1), name(7)), timedelta(minutes=minutes))
     snapshots.ended = {"source": "b:1", "destination": "a:1", "outcome": "moved", "owner": owner}
-    progress = served(snapshots, a=DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})).drains["a:1"]
-    assert (progress.bundles, progress.moving, progress.bundles_left) == (bundles, 2, bundles - 5)
+    moved = served(snapshots, a=DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})).drain_progress["a:1"]
+    assert (moved.bundles, moved.moving, moved.bundles_left) == (bundles, 2, bundles - 5)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +168,7 @@ def test_a_bundle_whose_move_has_no_known_end_may_still_be_on_a_drained_broker(
     snapshots.unloaded = {name(bundle): timedelta(minutes=3)}
     ends = ("a:1", "b:1") if source == "a:1" else ("b:1", "a:1")
     snapshots.ended = {"source": ends[0], "destination": ends[1], "outcome": outcome}
-    progress = served(snapshots, a=DRAIN).drains["a:1"]
+    progress = served(snapshots, a=DRAIN).drain_progress["a:1"]
     assert progress.bundles == bundles
 
 
@@ -187,7 +190,7 @@ def test_a_run_that_serves_a_drain_overloads_no_broker(snapshots, limit, overrul
     moves = fate(found.moves)
     assert {moves[name(1)], moves[name(2)]} == fates
     assert moves[name(3)] in {"b:1", "c:1"}  # it has no traffic
-    assert found.drains["a:1"].bundles_left == (2 if fates == {"would_overload"} else 0)
+    assert found.drain_progress["a:1"].bundles_left == (2 if fates == {"would_overload"} else 0)
 
 
 class WithBusyIdler(Snapshots):
@@ -234,7 +237,7 @@ def test_overruling_of_one_drain_spares_the_others(snapshots):
     snapshots.unloaded = {name(1): timedelta(minutes=1), name(4): timedelta(minutes=1)}
     at_once = DRAIN.model_copy(update={"overrule": (Overrule.GRACE_PERIOD,)})
 
-    found = served(snapshots, a=at_once, b=DRAIN).drains
+    found = served(snapshots, a=at_once, b=DRAIN).drain_progress
 
     assert (found["a:1"].moving, found["a:1"].overrule) == (2, ("grace_period",))
     assert (found["b:1"].moving, found["b:1"].stay, found["b:1"].overrule) == (0, {"recently_unloaded": 1}, ())

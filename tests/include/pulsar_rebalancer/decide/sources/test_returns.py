@@ -44,7 +44,7 @@ def test_bundles_go_home(tmp_path):
     assert [(move.pair, move.rank) for move in made.moves] == [(-2, 0), (-2, 2), (-1, 1)]
     assert [(each.source, each.pair, each.target) for each in made.decisions] == [("a:1", -2, 40.0), ("b:1", -1, 20.0)]
     assert {each.reason for each in made.decisions} == {Reason.GIVE_BACK}
-    assert (made.sentence, made.traffic) == ("Brought back: bundles of c:1", {"a:1": 40.0, "b:1": 37.0})
+    assert (made.sentence, made.source_traffic) == ("Brought back: bundles of c:1", {"a:1": 40.0, "b:1": 37.0})
 
 
 def test_the_parts_of_a_bundle_go_where_it_was(tmp_path):

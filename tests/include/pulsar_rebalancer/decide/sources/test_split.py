@@ -51,7 +51,7 @@ def shown(
 def test_which_bundle_is_cut_and_where(snapshots, form, bundle, positions):
     summary = shown(snapshots, **form)
 
-    run = snapshots.storage.run(summary.plan_id)
+    run = snapshots.storage.run_folder(summary.plan_id)
     assert run is not None
     moves, (split,) = verified_actions(run, summary)
     assert not moves
@@ -118,7 +118,7 @@ def test_the_most_even_algorithm_is_chosen_and_the_shares_of_each_are_shown(snap
 
 
 def run_of(snapshots: Snapshots, summary: Summary) -> StoragePath:
-    run = snapshots.storage.run(summary.plan_id)
+    run = snapshots.storage.run_folder(summary.plan_id)
     assert run is not None
     return run
 

@@ -48,7 +48,7 @@ def judged(counting, *, brokers=BROKERS, state=KEPT, policies=None, settings=EAG
     forced = counting is FORCED
     tables = settings, brokers_of(brokers), bundles_of(HELD)
     given = StrategyInput(*tables, counting, state, policies or Policies(), forced)
-    return decided_by(replace(given, unloaded_brokers=unloaded or {}))
+    return decided_by(replace(given, seconds_since_unload=unloaded or {}))
 
 
 def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is_carried_out():
@@ -56,8 +56,8 @@ def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is
     assert any(move.is_taken for move in answer.moves)
     assert answer.strategy_state == KEPT
     at = datetime(2026, 4, 1, tzinfo=UTC)
-    recorded = DecisionState(strategy_state=answer.strategy_state.document(), restarts=samples_at(answer.samples, at))
-    done = recorded.without_restarts()
+    stored = DecisionState(strategy_state=answer.strategy_state.document(), restarts=samples_at(answer.used_scores, at))
+    done = stored.without_restarts()
     assert StrategyState.parse(done.hits, done.strategy_state) == StrategyState(ShedderState(loads={"a:1": 0.5}))
     assert done.samples == {"a:1": (0.9, at), "b:1": (0.1, at), "c:1": (0.2, at)}
     assert done.without_restarts() == done
@@ -133,7 +133,7 @@ THRESHOLD = Settings(strategy="ThresholdShedder", min_unload_bundle_throughput=0
 def test_report_names_the_moves_left_after_caps(policies, caps, reason, told):
     settings = THRESHOLD.model_copy(update=caps)
     answer = judged(COUNTED, policies=Policies(**policies), settings=settings)
-    assert answer.samples == {}
+    assert answer.used_scores == {}
     decision = answer.full_decisions[0]
     assert (decision.reason, decision.bundles_taken) == (reason, len(answer.taken_moves))
     assert told in (decision.explanation or "")

@@ -123,7 +123,7 @@ def test_a_plan_without_effect_says_why_until_when_and_what_may_be_overruled(sna
 
     summary, _ = snapshots.show(action="unload", bundles=[name(1)], destination="c:1")
 
-    run = snapshots.storage.run(summary.plan_id)
+    run = snapshots.storage.run_folder(summary.plan_id)
     assert run is not None
     again = summary.collected_at + timedelta(minutes=29)
     why = f"1 moved recently and may move again at {again:%H:%M} UTC. To move these bundles now, overrule grace_period."
@@ -147,7 +147,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
 
     summary, _ = snapshots.show(action="unload", bundles=["t/n", name(77)], destination="b:1")
 
-    run = snapshots.storage.run(summary.plan_id)
+    run = snapshots.storage.run_folder(summary.plan_id)
     assert run is not None
     stay = {reason: f"  1 bundle stays ({reason}): {reason.meaning}" for reason in summary.bundle_skip_reasons}
     assert set(stay) == {Reason.UNKNOWN_NAME, Reason.SAME_BROKER}
@@ -193,7 +193,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
 def test_a_plan_without_any_effect_is_not_carried_out(snapshots: Snapshots) -> None:
     summary, _ = snapshots.show(action="unload", bundles=[name(5)], destination="c:1")
 
-    run = snapshots.storage.run(summary.plan_id)
+    run = snapshots.storage.run_folder(summary.plan_id)
     assert run is not None
     assert plan_document(summary, run, {})["plan"] == ""
     assert "To carry out this plan" not in plan_text(summary, run, "the_dag", {})
@@ -226,7 +226,7 @@ def test_a_run_that_does_not_know_its_plan_is_refused(snapshots: Snapshots) -> N
 def test_no_other_plan_is_carried_out(snapshots: Snapshots, reason: str) -> None:
     shown, _ = snapshots.show(action="unload", bundles=[name(1)], destination="c:1")
     other, _ = snapshots.show(action="unload", bundles=[name(2)], destination="c:1")
-    folder = snapshots.storage.run(shown.plan_id)
+    folder = snapshots.storage.run_folder(shown.plan_id)
     assert folder is not None
     if reason == "plan_changed":
         state = (folder / "plan" / "state.json").read_json()

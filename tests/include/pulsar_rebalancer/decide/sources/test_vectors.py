@@ -63,10 +63,10 @@ def _case(name, history, number, state):
         settings=settings,
         brokers=broker_samples(listed, dict.fromkeys(step.silent, Reason.BROKER_QUARANTINED)),
         bundles=Bundles(pa.Table.from_pylist(list(step.bundles), schema=SAMPLE_SCHEMA)),
-        counting=COUNTED,
-        state=state.get(_cluster(name, history), StrategyState()),
+        hit_rules=COUNTED,
+        strategy_state=state.get(_cluster(name, history), StrategyState()),
         policies=_policies(step),
-        unloaded_brokers=step.unloaded_brokers,
+        seconds_since_unload=step.unloaded_brokers,
     )
 
 
@@ -85,7 +85,7 @@ def _policies(step):
 def _decided(name, history, number, state):
     """Moves and what is kept, the same if nobody reads the decisions."""
     given = _case(name, history, number, state)
-    decided, brief = decided_by(given), decided_by(replace(given, brief=True))
+    decided, brief = decided_by(given), decided_by(replace(given, may_omit_decisions=True))
     assert (brief.taken_moves, brief.strategy_state) == (decided.taken_moves, decided.strategy_state)
     return decided.moves, decided.strategy_state
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap
 from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.show.page.bundles import stay_views
-from pulsar_rebalancer.show.page.page_plan import plan_view
+from pulsar_rebalancer.show.page.page_plan import make_plan_view
 from pulsar_rebalancer.show.page.recent_runs import read_run
 
 
@@ -140,10 +140,10 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
 
     ended = seen(other).plan
     bundles = [move.bundle for move in read_moves(shown)]
-    unknown = plan_view(made.storage, read_run(shown))
+    unknown = make_plan_view(made.storage, read_run(shown))
     missing = ClientGap(clients_before=5, clients_back=3, watched_seconds=15.0)
     BundleClientGaps().with_gaps({bundles[0]: missing}, NOW).write(made.storage.state)
-    known = plan_view(made.storage, read_run(shown))
+    known = make_plan_view(made.storage, read_run(shown))
 
     assert ended is not None
     assert (ended.folder, ended.client_gap) == (
@@ -206,7 +206,7 @@ def test_a_rolling_restart_has_a_row_for_each_broker_and_says_what_a_stop_does(
     assert found.stop.startswith("b:1 ")
     assert stop in found.stop
 
-    ended = roll.stopped(Reason.ROLL_STOPPED, "by ada", NOW, is_stranded=True)
+    ended = roll.stopped_roll(Reason.ROLL_STOPPED, "by ada", NOW, is_stranded=True)
     drained = Drains(brokers={"b:1": Drain(by="ada", reason="", at=NOW)})
     over, released = seen(made, roll=ended, drains=drained).roll, seen(made, roll=ended).roll
     assert over is not None

@@ -213,7 +213,7 @@ def test_an_approval_that_was_refused_is_not_about_to_move_anything(tmp_path, re
     question = Question(plan_id=run.name, at=JUST_NOW)
     answers = Answers(plans={run.name: Answer(question=question, at=NOW, by="ada", reason="now", carried_out_by="1")})
 
-    found = strip(made, question=question, answers=answers, not_handed_over={run.name: refused})
+    found = strip(made, question=question, answers=answers, why_not_handed_over={run.name: refused})
 
     said = f"A plan to move 4 bundles was approved by ada: now, but was not carried out: {why}"
     assert (found.state, found.sentence) == ("held back", said)

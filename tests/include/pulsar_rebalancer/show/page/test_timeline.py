@@ -5,7 +5,7 @@ from tests.overview_scene import NOW, history
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding
-from pulsar_rebalancer.show.page.timeline import Event, timeline
+from pulsar_rebalancer.show.page.timeline import Event, make_timeline
 
 
 def test_an_hour_has_its_ranges_what_moved_what_failed_and_who_ordered_it(tmp_path):
@@ -22,7 +22,7 @@ def test_an_hour_has_its_ranges_what_moved_what_failed_and_who_ordered_it(tmp_pa
     texts = {12: silent, 11: silent, 10: timeout, 9: silent}
     failures = [Event(at=NOW - timedelta(minutes=ago), kind="failed", text=text) for ago, text in texts.items()]
 
-    found = timeline(made.storage, made.settings, NOW, orders, failures)
+    found = make_timeline(made.storage, made.settings, NOW, orders, failures)
 
     assert (found.unread, found.low_threshold, found.high_threshold) == (0, 15, 40)
     ago = {(NOW - point.at) / timedelta(minutes=1): point.range for point in found.points}
@@ -43,7 +43,7 @@ def test_a_run_whose_moves_failed_says_so_and_who_asked_for_it(tmp_path):
     made.run(NOW - timedelta(minutes=2))
     made.run(NOW - timedelta(minutes=1), astray=1)
 
-    (event,) = timeline(made.storage, made.settings, NOW).events
+    (event,) = make_timeline(made.storage, made.settings, NOW).events
 
     assert (event.kind, event.text) == ("failed", "3 bundles moved, 1 move or split failed")
 
@@ -52,6 +52,6 @@ def test_a_slow_storage_is_read_bit_by_bit(tmp_path):
     made = scene(tmp_path)
     history(made, NOW - timedelta(minutes=1), 3)
 
-    left = [timeline(made.storage, made.settings, NOW, max_read_s=0.0).unread for _ in range(3)]
+    left = [make_timeline(made.storage, made.settings, NOW, max_read_s=0.0).unread for _ in range(3)]
 
     assert left[0] == 2

@@ -11,7 +11,7 @@ from tests.vectors.rows import broker, bundle, completed, sample
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import HitCount, HitRules, Learned, LearnedBroker, ShedderState
-from pulsar_rebalancer.strategies.learning import LearningResult, Sums
+from pulsar_rebalancer.strategies.learning import BundleSums, LearningResult
 from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders import avg_shedder
 from pulsar_rebalancer.strategies.shedders.gain_shedder import shed
@@ -41,7 +41,9 @@ def scene(loads, *, residuals=None, bundles=None, brokers=None, own=None, bottle
     ]
     cpu = {name: residuals.get(name, 0) + sum(now for now, _ in carried) for name, carried in loads.items()}
     sums = {
-        name: Sums(quick=100 * sum(now for now, _ in carried), hour=100 * sum(later for _, later in carried))
+        name: BundleSums(
+            quick_sum=100 * sum(now for now, _ in carried), hour_sum=100 * sum(later for _, later in carried)
+        )
         for name, carried in loads.items()
     }
     known = {name: LearnedBroker(50, residuals.get(name, 0), 0, 4) for name in loads}
