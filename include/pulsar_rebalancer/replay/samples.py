@@ -134,7 +134,7 @@ class _SampleAssembler:
             "limits": np.full((len(RESOURCES), brokers), np.nan),
             "traffic": np.zeros((len(LOADS), brokers)),
             "averages": np.full((len(AVERAGES), brokers), np.nan),
-            "versions": np.full(brokers, NOBODY),
+            "version_numbers": np.full(brokers, NOBODY),
         }
         self._started = np.full(brokers, np.nan)
         self._owner = np.full(bundles, NOBODY)

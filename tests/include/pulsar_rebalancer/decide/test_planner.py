@@ -84,7 +84,7 @@ def test_a_bundle_with_too_many_topics_is_split_however_its_traffic_is_shared():
     [
         ({"topics": 1, "sessions": 5000}, {}, {}, "no_position"),
         ({}, {"topics": TOPICS[:1]}, {}, "no_position"),
-        ({"stays": Reason.SYSTEM_NAMESPACE}, {}, {}, "system_namespace"),
+        ({"stay_reason": Reason.SYSTEM_NAMESPACE}, {}, {}, "system_namespace"),
         ({"bundle": "acme/orders/0x00000000_0x00000001"}, {"bounds": (0, 1, 0xFFFFFFFF)}, {}, "no_position"),
         ({}, None, {}, "topics_unknown"),
         ({}, {"bounds": ()}, {}, "topics_unknown"),

@@ -41,9 +41,9 @@ def test_compacted_tables_are_read_as_the_runs_they_were_made_of(tmp_path: Path)
     assert tables.roster.bundles == folders.roster.bundles == tuple(sorted(FOUR))
     assert tables.coverage == folders.coverage
     for one, another in zip(samples(tables), samples(folders), strict=True):
-        for name in ("registered", "reported", "age", "usage", "limits", "traffic"):
+        for name in ("registered", "is_reported", "report_age_s", "usage", "limits", "traffic"):
             np.testing.assert_array_equal(getattr(one.brokers, name), getattr(another.brokers, name), name)
-        for name in ("owner", "carried", "has_restarted"):
+        for name in ("owner", "loads", "has_restarted"):
             np.testing.assert_array_equal(getattr(one, name), getattr(another, name), name)
         assert (one.policies, one.reserved_by) == (another.policies, another.reserved_by)
     assert [sample.has_restarted.tolist() for sample in samples(tables)][1:] == [[False] * 3, [True, False, False]]
