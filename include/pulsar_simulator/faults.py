@@ -137,7 +137,7 @@ FAULT_INFOS: dict[FaultKind, FaultInfo] = {
     FaultKind.NOT_LISTED: FaultInfo("the broker is missing from the list of active brokers"),
     FaultKind.STRAY: FaultInfo("a bundle unloaded with a destination lands on another broker"),
     FaultKind.DESTINATION_VANISHES: FaultInfo("the destination dies after the leader has accepted the move"),
-    FaultKind.OTHER_CONFIGURATION: FaultInfo("runtime configuration has `values` instead of the cluster's"),
+    FaultKind.OTHER_CONFIGURATION: FaultInfo("settings in `values` replace those of the runtime configuration"),
     FaultKind.CLIENTS_GONE: FaultInfo("producers and consumers of `bundle` do not reconnect after its unload"),
 }
 

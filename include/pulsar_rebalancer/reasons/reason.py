@@ -184,7 +184,7 @@ class Reason(StrEnum):
         "Free storage space, or check permissions and the network connection.")
     FILE_DAMAGED = ("file_damaged", BLOCK, Trait.NONE,
         "A file of the run cannot be read, or has an unknown format version.",
-        "Clear the task collect, and check the disk.")
+        "Clear the task `collect`, and check the disk.")
     PLAN_CHANGED = ("plan_changed", BLOCK, Trait.NONE,
         "A plan's files were changed, so nothing was carried out.",
         "Find out who wrote to the storage root.")
@@ -395,7 +395,7 @@ class Reason(StrEnum):
         "The next run makes a new plan.")
     FOREIGN_RUN = ("foreign_run", VERDICT, Trait.NONE,
         "A task received the folder of another run or cluster.",
-        "Clear the task collect and all later tasks, and find out who may write XComs.")
+        "Clear the task `collect` and all later tasks, and find out who may write XComs.")
     # plans made by hand
     UNKNOWN_NAME = ("unknown_name", VERDICT, Trait.TYPED,
         "No broker reports the bundle (split, deleted, or without loaded topics), or no active broker has this name.",

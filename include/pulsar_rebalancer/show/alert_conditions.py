@@ -92,7 +92,7 @@ class Condition(StrEnum):
         "roll_elsewhere",
         "bundles stay elsewhere",
         "The rolling restart has ended, but some bundles are still on other brokers.",
-        "Nothing is needed for the balance. If the bundles must return, move them with a manual plan.",
+        "The rebalancer keeps the cluster balanced. If the bundles must return, move them with a manual plan.",
     )
     ROLL_LEFT = (
         "roll_left",
