@@ -31,11 +31,11 @@ SYSTEM = $(LONGEST) $(filter-out $(LONGEST) $(SKIP),$(wildcard tests/integration
 test-system: setup ## run what needs Airflow's own processes, minutes, or ratios of time; PICTURES=1 takes the pictures of the page
 	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(BY_TWO) $(SYSTEM))
 
-# Throttled brokers that are balanced run by run need the whole machine, so they run last and by themselves.
+# The longest two first. Throttled brokers that are balanced run by run need the whole machine, so they run last, alone.
 BALANCED := tests/pulsar/test_rebalance.py
 
 test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
-	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar --ignore $(BALANCED)
+	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar/test_by_hand.py tests/pulsar/test_strategies.py tests/pulsar --ignore $(BALANCED)
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
 
 mutants: setup ## put small faults into the code that decides and moves, list those that no test notices; SUBJECT=gate tries one part
