@@ -33,9 +33,10 @@ test-system: setup ## run what needs Airflow's own processes, minutes, or ratios
 
 # The longest two first. Throttled brokers that are balanced run by run need the whole machine, so they run last, alone.
 BALANCED := tests/pulsar/test_rebalance.py
+REAL_FIRST := tests/pulsar/test_by_hand.py tests/pulsar/test_strategies.py
 
 test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
-	@$(PYTHON_BIN) -m pytest $(BY_TWO) tests/pulsar/test_by_hand.py tests/pulsar/test_strategies.py tests/pulsar --ignore $(BALANCED)
+	@$(PYTHON_BIN) -m pytest $(BY_TWO) $(REAL_FIRST) $(filter-out $(REAL_FIRST) $(BALANCED),$(wildcard tests/pulsar/test_*.py))
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
 
 mutants: setup ## put small faults into the code that decides and moves, list those that no test notices; SUBJECT=gate tries one part
