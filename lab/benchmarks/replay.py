@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BROKERS, BUNDLES_EACH = 200, 128
 DAY, HOUR = 24 * 60, 60
-GOAL, GOAL_MIB = Goal.fixed(360.0, "six minutes"), 4096.0
+GOAL, GOAL_MIB = Goal.fixed(60.0, "a minute"), 4096.0
 NAME = "bench"
 GRID: list[dict[str, Any]] = [
     {"strategy": "AvgShedder", "low_threshold": [10, 12, 20, 25, 30], "hit_count_low": [4, 6, 10, 12]},
