@@ -67,7 +67,7 @@ def waits(state, needed):
     while "/east/" in state.uri and Path(__file__).parents[2].joinpath("record_waits").exists():
         time.sleep(0.1)
 
-gate.drop_means = waits
+gate.delete_unneeded_state_files = waits
 
 def killed_at_first(operator, context):
     of_east = context["dag_run"].dag_id == "pulsar_rebalance__east"
