@@ -78,8 +78,8 @@ class Topic:
 
     def receive(self, consumer: Any, message: Any) -> None:
         """Note a message; what a producer sends again after an outage has the same number."""
-        if message.payload().startswith(_MINE):
-            self._seen.add(message.payload().partition(b" ")[0])
+        if message.data().startswith(_MINE):
+            self._seen.add(message.data().partition(b" ")[0])
         self.counts.received = len(self._seen)
         consumer.acknowledge(message)
 

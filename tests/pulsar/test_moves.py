@@ -195,7 +195,7 @@ def acknowledger(
 
 def receiver(received: set[str]) -> Callable[[pulsar.Consumer, pulsar.Message], None]:
     def got(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        received.add(message.payload().decode())
+        received.add(message.data().decode())
         consumer.acknowledge(message)
 
     return got

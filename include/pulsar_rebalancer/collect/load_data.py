@@ -360,7 +360,7 @@ def _next_message(reader: Any) -> TopicMessage | None:
         message = reader.read_next(timeout_millis=_POLL_MS)
     except pulsar.Timeout:
         return None
-    return TopicMessage(message.partition_key(), message.publish_timestamp(), message.payload())
+    return TopicMessage(message.partition_key(), message.publish_timestamp(), message.data())
 
 
 def _client_options(connection: AdminConnection, tokens: Tokens) -> dict[str, object]:
