@@ -31,7 +31,7 @@ SYSTEM = $(LONGEST) $(filter-out $(LONGEST) $(SKIP),$(wildcard tests/integration
 test-system: setup ## run what needs Airflow's own processes, minutes, or ratios of time; PICTURES=1 takes the pictures of the page
 	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(BY_TWO) $(SYSTEM))
 
-# The longest two first. Throttled brokers that are balanced run by run need the whole machine, so they run last, alone.
+# The longest two first. Throttled brokers that are balanced run by run need the whole machine, so they run last.
 BALANCED := tests/pulsar/test_rebalance.py
 REAL_FIRST := tests/pulsar/test_by_hand.py tests/pulsar/test_strategies.py
 
