@@ -84,7 +84,7 @@ class Minute:
 
 
 class _ResourceUsages(Mapping[str, ResourceUsage]):
-    """A broker's usage of each resource; most strategies read none, and a replay has hundreds of millions."""
+    """A broker's usage of each resource, read only on demand: a replay would make tens of millions of objects."""
 
     def __init__(self, minute: Minute, broker: int) -> None:
         self._minute, self._broker = minute, broker
