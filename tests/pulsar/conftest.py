@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.pulsar.admin import Admin
 from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.distribution import Distribution, from_dependencies, from_jars, from_server_distribution
 
@@ -48,6 +49,13 @@ def _factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactor
             return running.enter_context(PulsarCluster(distribution, run_dir, brokers, **options))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def admin(cluster: PulsarCluster) -> Iterator[Admin]:
+    """Of the module's own `cluster`."""
+    with Admin(cluster) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -95,12 +95,6 @@ def cluster(
 
 
 @pytest.fixture(scope="module")
-def admin(cluster: PulsarCluster) -> Iterator[Admin]:
-    with Admin(cluster) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def loaded(cluster: PulsarCluster, admin: Admin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The topic of each bundle with traffic; all are on broker 0, and show in its average.
 

@@ -34,12 +34,6 @@ def cluster(pulsar_501: Distribution, module_clusters: ClusterFactory) -> Pulsar
 
 
 @pytest.fixture(scope="module")
-def admin(cluster: PulsarCluster) -> Iterator[Admin]:
-    with Admin(cluster) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def topics(cluster: PulsarCluster, admin: Admin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """A topic with a producer in each bundle, by the bundle's name."""
     ranges = admin.create_namespace(NAMESPACE, BUNDLES)

@@ -44,12 +44,6 @@ def cluster(
 
 
 @pytest.fixture(scope="module")
-def admin(cluster: PulsarCluster) -> Iterator[Admin]:
-    with Admin(cluster) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
 def loaded(
     cluster: PulsarCluster, admin: Admin, extensible: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:

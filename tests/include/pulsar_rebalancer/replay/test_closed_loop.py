@@ -26,7 +26,7 @@ HOT = Run(
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    shedders = ("nothing", "first_bundle_to_b", "there_and_back", "means_seen", *RAISING)
+    shedders = ("nothing", "first_bundle_to_b", "without_memory", "there_and_back", "means_seen", *RAISING)
     monkeypatch.setenv(STRATEGIES_VARIABLE, ",".join(f"{__name__}:{name}" for name in shedders))
 
 
@@ -42,6 +42,11 @@ def first_bundle_to_b(sample: ClusterSample, state: ShedderState) -> SheddingRes
         moves = [CandidateMove.new(busiest, pair=0, rank=0, measure=Measure.RATE, reason=Reason.TAKEN, destination=B)]
         state = type(state)(hits={A: None})  # type: ignore[dict-item]
     return SheddingResult([], moves, state, "")
+
+
+def without_memory(sample: ClusterSample, state: ShedderState) -> SheddingResult:
+    measured = any(broker.resources["memory"] != (None, None) for broker in sample.brokers)
+    return nothing(sample, state) if measured else first_bundle_to_b(sample, state)
 
 
 def there_and_back(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -124,6 +129,10 @@ def test_a_moved_bundle_takes_the_cpu_that_goes_up_and_down_with_its_messages(tm
     )
     # It takes no more than was used.
     assert found.score_ranges[60] == pytest.approx(28, abs=1e-4)
+
+
+def test_a_strategy_sees_none_where_brokers_measured_nothing(tmp_path: Path) -> None:
+    assert outcome(recorded(tmp_path, {0: HOT}), "without_memory").moved_count == 1
 
 
 def test_a_recorded_move_shows_what_its_bundle_costs(tmp_path: Path) -> None:
