@@ -296,7 +296,7 @@ class Cluster:
     def carry_out(self, root: Path, case: Row, decided: Row) -> None:
         """Let the decided moves and splits happen, and keep the state for the next run."""
         self.means = means_of(root, case["cluster"], decided["state"]["means"])
-        state = DecisionState.parse(decided["state"], "the recording").without_restarts().model_dump(mode="json")
+        state = DecisionState.parse(decided["state"], "the recording").with_hits_reset().model_dump(mode="json")
         gone = ("version", "shadow", "placement")
         self.decision = {n: value for n, value in state.items() if value not in ("", {}, None) and n not in gone}
         at, old = self.now.isoformat(), (self.now - timedelta(minutes=25)).isoformat()

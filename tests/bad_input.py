@@ -132,7 +132,7 @@ ROWS = (
         BLOCKED,
         "too_many_quarantined",
         "block",
-        detail="4 left out, limit 2",
+        detail="4 brokers quarantined, limit 2",
     ),
     _left_out('CPU usage is "NaN"', _fault("nan_usage"), "bad_value", "cpu_usage missing"),
     _left_out("CPU usage is NaN without quotes", _fault("bare_nan"), "bad_value", "cpu_usage missing"),

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from tests.monitoring import FOLDER
 
-from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
+from pulsar_rebalancer_airflow.embedded.airflow_home import find_free_port
 
 UNITS = {"ms": "_milliseconds"}
 MAPPINGS = yaml.safe_load((FOLDER / "statsd-mapping.yaml").read_text())["mappings"]
@@ -89,7 +89,7 @@ class Received:
 @contextmanager
 def receiving() -> Iterator[Received]:
     received = Received(0)
-    server = ThreadingHTTPServer(("127.0.0.1", free_port()), partial(_Http, received))
+    server = ThreadingHTTPServer(("127.0.0.1", find_free_port()), partial(_Http, received))
     received.port = server.server_port
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as statsd:
         statsd.bind(("127.0.0.1", received.port))

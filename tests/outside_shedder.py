@@ -38,7 +38,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     scores = {broker.broker: score(broker, sample.settings) for broker in found}
     gap = scores[hot.broker] - scores[cold.broker]
     before = state.hits.get(hot.broker, HitCount()).low
-    repeated = sample.counting.is_repeated({each.broker: scores[each.broker] for each in (hot, cold)})
+    repeated = sample.counting.are_repeated({each.broker: scores[each.broker] for each in (hot, cold)})
     hits = before + (not repeated) if gap >= own.gap else 0
     fired = hits >= own.times or (sample.force_threshold is not None and gap >= sample.force_threshold)
     reason = Reason.FIRED if fired else Reason.HIT_COUNT if hits else Reason.BALANCED

@@ -39,7 +39,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
-from pulsar_rebalancer.strategies.scoring import score, score_by_broker_after
+from pulsar_rebalancer.strategies.scoring import predict_scores, score
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 
 PERCENT = 2 * 1024 * 1024
@@ -101,7 +101,7 @@ class Scene:
         write(folder, {"cluster": table([], CLUSTER), "brokers": brokers, "bundles": bundles})
         ended: dict[str, Any] = {"plan_id": folder.name, "cluster": cluster, "airflow_run_id": run_id}
         ended["ended_at"] = at + timedelta(seconds=seconds)
-        if validation.reasons(Effect.BLOCK):
+        if validation.reason_counts(Effect.BLOCK):
             Outcome(**ended, verdict=Reason.BLOCKED).write(folder)
             return folder
         taken = self._plan(folder, request, brokers, bundles)
@@ -160,7 +160,7 @@ class Scene:
     def _plan(
         self, folder: StoragePath, request: RunRequest, brokers: pa.Table, bundles: pa.Table
     ) -> list[CandidateMove]:
-        left_out = dict.fromkeys(Validation.read(folder).quarantined, Reason.BROKER_QUARANTINED)
+        left_out = dict.fromkeys(Validation.read(folder).quarantine_reasons, Reason.BROKER_QUARANTINED)
         samples = broker_samples(brokers.to_pylist(), left_out)
         sample = ClusterSample(samples, Bundles(_with_means(bundles)), self.settings)
         result = profile_of(self.settings).shed(sample, self.hits)
@@ -179,7 +179,7 @@ class Scene:
             Plan(result.decisions, moves, sentence=result.sentence),
             state,
             self.splits,
-            **plan_files.summary_scores(before, score_by_broker_after(before, taken, _traffic(samples, taken)), ()),
+            **plan_files.summary_scores(before, predict_scores(before, taken, _traffic(samples, taken)), ()),
             counting=Reason.COUNTED,
             pairs=len(gaps),
             pairs_over=sum(gap >= self.settings.low_threshold for gap in gaps),

@@ -15,7 +15,7 @@ from tests.debian import installed
 from tests.monitoring import FOLDER
 from tests.patience import PATIENCE
 
-from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
+from pulsar_rebalancer_airflow.embedded.airflow_home import find_free_port
 
 MISSING = "Prometheus is missing: install it (Debian: apt-get install --no-install-recommends prometheus)"
 
@@ -57,7 +57,7 @@ def prometheus(folder: Path, target: int) -> Iterator[Prometheus]:
         "scrape_configs": [{"job_name": "airflow", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}],
     }
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-    port = free_port()
+    port = find_free_port()
     options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(

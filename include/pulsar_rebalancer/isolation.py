@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from pulsar_rebalancer.names import is_matchable_name, is_same_in_java, match_mask, matches_pattern
+from pulsar_rebalancer.names import is_java_compatible, is_matchable_name, match_mask, matches_pattern
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import VersionedDocument
 
@@ -81,7 +81,7 @@ def policies_of(policies: Iterable[IsolationPolicy], namespaces: Iterable[str]) 
     return ruling
 
 
-def why_unclear(policies: Iterable[IsolationPolicy], namespace: str, first_match: IsolationPolicy | None) -> str:
+def policy_problem(policies: Iterable[IsolationPolicy], namespace: str, first_match: IsolationPolicy | None) -> str:
     """Return why the permitted brokers of a namespace are unknown, given its first matching policy; empty if known.
 
     A policy with unreadable namespaces could apply to any namespace that no earlier policy covers. One with
@@ -106,8 +106,8 @@ def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
     if not isinstance(policy, dict):
         problem = f"isolation policy {_quoted_text(name)} is not a JSON object"
         return IsolationPolicy(name=name, problems=dict.fromkeys((*_PATTERN_FIELDS, _FAILOVER_FIELD), problem))
-    parts = {key: _pattern_part(policy.get(key) or []) for key in _PATTERN_FIELDS}
-    failover = _min_limit_part(policy.get(_FAILOVER_FIELD))
+    parts = {key: _parsed_patterns(policy.get(key) or []) for key in _PATTERN_FIELDS}
+    failover = _parsed_min_limit(policy.get(_FAILOVER_FIELD))
     problems = {key: part.problem for key, part in (parts | {_FAILOVER_FIELD: failover}).items() if part.problem}
     return IsolationPolicy(
         name=name,
@@ -117,19 +117,19 @@ def _parsed_policy(name: str, policy: object) -> IsolationPolicy:
     )
 
 
-def _pattern_part(value: object) -> _ParsedField:
+def _parsed_patterns(value: object) -> _ParsedField:
     if not isinstance(value, list) or not all(isinstance(pattern, str) for pattern in value):
         return _ParsedField((), "the value is not a list of strings")
-    unreadable = [pattern for pattern in value if not is_same_in_java(pattern)]
+    unreadable = [pattern for pattern in value if not is_java_compatible(pattern)]
     problem = f"{_quoted_text(unreadable[0])} is not a supported pattern" if unreadable else ""
     return _ParsedField(tuple(pattern for pattern in value if pattern not in unreadable), problem)
 
 
-def _min_limit_part(value: object) -> _ParsedField:
+def _parsed_min_limit(value: object) -> _ParsedField:
     if value is None:
         return _ParsedField(0, "")
     if not isinstance(value, dict) or value.get("policy_type") != "min_available":
-        return _ParsedField(0, "the value does not have the policy_type min_available")
+        return _ParsedField(0, "the policy_type is not min_available")
     parameters = value.get("parameters")
     limit = parameters.get("min_limit") if isinstance(parameters, dict) else None
     shown = str(limit) if isinstance(limit, str | int) else type(limit).__name__
@@ -169,7 +169,7 @@ class Policies(VersionedDocument):
     readable: bool = True
     problem: str = ""
 
-    def kind_by_namespace(self, namespaces: Collection[str]) -> dict[str, str | None]:
+    def policy_kind_by_namespace(self, namespaces: Collection[str]) -> dict[str, str | None]:
         """Return each namespace's kind of policy: the first of `unknown`, `isolation`, `anti_affinity` that applies."""
         ruling = policies_of(self.isolation, namespaces)
 
@@ -182,7 +182,7 @@ class Policies(VersionedDocument):
         return {namespace: kind(namespace) for namespace in namespaces}
 
     def policy_kind(self, namespace: str) -> str | None:
-        return self.kind_by_namespace([namespace])[namespace]
+        return self.policy_kind_by_namespace([namespace])[namespace]
 
     def reserving_policy(self, broker: str) -> str | None:
         """Return the first isolation policy that has the broker as a primary broker; None if there is none.

@@ -171,7 +171,7 @@ def regex_of_glob(pattern: str) -> str:
     return "".join({"*": ".*", "?": "."}.get(letter, re.escape(letter)) for letter in pattern)
 
 
-def is_same_in_java(pattern: str) -> bool:
+def is_java_compatible(pattern: str) -> bool:
     """Return whether RE2 gives the same results; look-around, for example, is not supported."""
     if len(pattern) > _MAX_REGEX_CHARS or _SAME_IN_JAVA.fullmatch(pattern) is None:
         return False

@@ -16,7 +16,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, Validati
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.storage.documents import Versioned
+from pulsar_rebalancer.storage.documents import VersionedModel
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class HitCount(NamedTuple):
     low: int = 0
 
 
-class CountedSample(NamedTuple):
+class HitSample(NamedTuple):
     """The last sample in which a broker caused a hit.
 
     `value` is AvgShedder's score in percent, or TransferShedder's load (1 is 100 percent).
@@ -39,7 +39,7 @@ class CountedSample(NamedTuple):
     at: AwareDatetime
 
 
-class StateDocument(Versioned):
+class StateDocument(VersionedModel):
     KEY: ClassVar[str]
 
 
@@ -68,21 +68,21 @@ class DecisionState(StateDocument):
     strategy: str = ""
     hits: dict[str, HitCount] = {}
     strategy_state: dict[str, Any] = {}
-    samples: dict[str, CountedSample] = {}
-    restarts: dict[str, CountedSample] = {}
+    samples: dict[str, HitSample] = {}
+    restarts: dict[str, HitSample] = {}
     means: str = ""
     split_hits: dict[str, int] = {}
 
     @property
-    def costs(self) -> str:
+    def costs_file(self) -> str:
         """Name of the file with the bundles' costs; it exists only if a strategy learned from the sample."""
         return self.means.replace("means", "costs", 1)
 
     @property
-    def files(self) -> frozenset[str]:
-        return frozenset(filter(None, (self.means, self.costs)))
+    def file_names(self) -> frozenset[str]:
+        return frozenset(filter(None, (self.means, self.costs_file)))
 
-    def without_restarts(self) -> Self:
+    def with_hits_reset(self) -> Self:
         if not self.restarts:
             return self
         changed = {
@@ -95,6 +95,14 @@ class DecisionState(StateDocument):
             "restarts": {},
         }
         return self.model_copy(update=changed)
+
+    def recent_hit_values(self, settings: Settings, now: datetime) -> dict[str, float]:
+        interval = settings.host_usage_interval_minutes * 60 * MIN_AGE_SHARE
+        return {
+            broker: sample.value
+            for broker, sample in self.samples.items()
+            if 0 <= (now - sample.at).total_seconds() < interval
+        }
 
 
 class Unload(BaseModel):
@@ -200,7 +208,7 @@ class LearnedBroker(NamedTuple):
     variance: float = 4.0
     started: float | None = None
 
-    def of_process(self, started_at: datetime | None) -> Self:
+    def for_process(self, started_at: datetime | None) -> Self:
         """Return the record for a broker process with this start time; empty if the process is new."""
         started = started_at.timestamp() if started_at else None
         if started is None or started == self.started:
@@ -210,7 +218,7 @@ class LearnedBroker(NamedTuple):
 
 @_forbid_extra_fields
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedValues:
     """The values learned about a cluster.
 
     Attributes:
@@ -237,7 +245,7 @@ class Learned:
     persistence: float = 0.5
 
 
-NOTHING_LEARNED = Learned()
+NOTHING_LEARNED = LearnedValues()
 
 WHOLE_CLUSTER = ""
 """Key for TransferShedder's hits, stored as low hits: TransferShedder judges the whole cluster, not each broker."""
@@ -258,7 +266,7 @@ class ShedderState:
     hits: Mapping[str, HitCount] = field(default_factory=dict)
     loads: Mapping[str, float] = field(default_factory=dict)
     throughputs: Mapping[str, float] = field(default_factory=dict)
-    learned: Learned = NOTHING_LEARNED
+    learned: LearnedValues = NOTHING_LEARNED
 
     @property
     def cluster_hits(self) -> int:
@@ -337,10 +345,10 @@ class HitRules:
     samples: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def is_judged(self) -> bool:
+    def judges_sample(self) -> bool:
         return self.counts or self.reason == Reason.OTHER_THRESHOLDS
 
-    def is_repeated(self, scores: Mapping[str, float]) -> bool:
+    def are_repeated(self, scores: Mapping[str, float]) -> bool:
         """Return whether the values equal those of recent hits, ignoring brokers without a recent hit."""
         known = [self.samples[broker] == value for broker, value in scores.items() if broker in self.samples]
         return bool(known) and all(known)
@@ -378,31 +386,22 @@ def decide_hit_rules(
         counts=reason in COUNTING_REASONS,
         reason=reason,
         clear=changed or gap,
-        samples={} if changed else young(state, settings, now),
+        samples={} if changed else state.recent_hit_values(settings, now),
     )
 
 
-def young(state: DecisionState, settings: Settings, now: datetime) -> dict[str, float]:
-    interval = settings.host_usage_interval_minutes * 60 * MIN_AGE_SHARE
-    return {
-        broker: sample.value
-        for broker, sample in state.samples.items()
-        if 0 <= (now - sample.at).total_seconds() < interval
-    }
-
-
-def samples_after(
+def next_hit_samples(
     state: DecisionState, hit_rules: HitRules, used_scores: Mapping[str, float], now: datetime
-) -> dict[str, CountedSample]:
+) -> dict[str, HitSample]:
     before = {broker: state.samples[broker] for broker in hit_rules.samples}
-    return dict(sorted((before | samples_at(used_scores, now)).items()))
+    return dict(sorted((before | new_hit_samples(used_scores, now)).items()))
 
 
-def samples_at(scores: Mapping[str, float], now: datetime) -> dict[str, CountedSample]:
-    return {broker: CountedSample(value, now) for broker, value in sorted(scores.items())}
+def new_hit_samples(scores: Mapping[str, float], now: datetime) -> dict[str, HitSample]:
+    return {broker: HitSample(value, now) for broker, value in sorted(scores.items())}
 
 
-def commit(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
+def accept_state(stored: DecisionState, plan_state: DecisionState) -> DecisionState | None:
     """Return the document to store for a plan; None if the store already has this document.
 
     The `seq` of `plan_state` is one higher than that of the state on which the plan is based. Raises

@@ -53,9 +53,9 @@ def cleaned_input(value: Any) -> Any:
     Raises ValueError: a string has a lone surrogate, or a control character other than tab and line break.
     """
     try:
-        return _with_fixed_texts(value, _cleaned_text)
+        return _fix_all_texts(value, _cleaned_text)
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _cleaned_text(text: str) -> str:
@@ -91,9 +91,9 @@ def parse_json(data: bytes, fix_text: Callable[[str], str] = storable_text) -> A
     """
     try:
         document = _decoded_json(data)
-        return _with_fixed_texts(document, fix_text) if b"\\" in data else document
+        return _fix_all_texts(document, fix_text) if b"\\" in data else document
     except RecursionError:
-        raise ValueError("nested too deep") from None
+        raise ValueError("nested too deeply") from None
 
 
 def _decoded_json(data: bytes) -> Any:
@@ -103,11 +103,11 @@ def _decoded_json(data: bytes) -> Any:
         return json.loads(data.decode())  # only Python's parser accepts NaN, infinities and lone surrogates
 
 
-def _with_fixed_texts(value: Any, fix_text: Callable[[str], str]) -> Any:
+def _fix_all_texts(value: Any, fix_text: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return fix_text(value)
     if isinstance(value, list):
-        return [_with_fixed_texts(item, fix_text) for item in value]
+        return [_fix_all_texts(item, fix_text) for item in value]
     if isinstance(value, dict):
-        return {_with_fixed_texts(key, fix_text): _with_fixed_texts(item, fix_text) for key, item in value.items()}
+        return {_fix_all_texts(key, fix_text): _fix_all_texts(item, fix_text) for key, item in value.items()}
     return value

@@ -128,7 +128,7 @@ class StatsReporter:
             "loadReportType": "LocalBrokerData",
         }
 
-    def split_bundle(self, bundle: int, shares: list[float]) -> None:
+    def split_clients(self, bundle: int, shares: list[float]) -> None:
         """Divide a bundle's producers and consumers among its parts, rounding up."""
         for name in ("producers", "consumers"):
             before = getattr(self, name)
@@ -236,7 +236,7 @@ class BrokerAnswers:
         ]
 
 
-def _set_cpu(usage: object) -> Callable[[Json, Fault], None]:
+def _cpu_setter(usage: object) -> Callable[[Json, Fault], None]:
     def set_cpu(report: Json, _fault: Fault) -> None:
         report["cpu"] = {**report["cpu"], "usage": usage}
 
@@ -289,9 +289,9 @@ def _add_odd_bundle(report: Json, fault: Fault) -> None:
 
 
 _REPORT_FAULTS: dict[FaultKind, Callable[[Json, Fault], None]] = {
-    FaultKind.NAN_USAGE: _set_cpu("NaN"),
-    FaultKind.BARE_NAN: _set_cpu(math.nan),
-    FaultKind.NEGATIVE_USAGE: _set_cpu(-1.0),
+    FaultKind.NAN_USAGE: _cpu_setter("NaN"),
+    FaultKind.BARE_NAN: _cpu_setter(math.nan),
+    FaultKind.NEGATIVE_USAGE: _cpu_setter(-1.0),
     FaultKind.OVER_LIMIT: _exceed_limit,
     FaultKind.ZERO_LIMIT: _set_zero_limit,
     FaultKind.NEGATIVE_RATE: _negate_rates,

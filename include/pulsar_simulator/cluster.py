@@ -186,7 +186,7 @@ class Cluster:
         self.membership.leader = broker.index
         self.placement.affinities.clear()
 
-    def rename(self, broker_ids: list[str]) -> None:
+    def rename_brokers(self, broker_ids: list[str]) -> None:
         """Replace the brokerIds with the addresses at which the brokers listen. Call this before the first request."""
         with self._lock:
             self.membership.rename_brokers(broker_ids)
@@ -195,10 +195,10 @@ class Cluster:
     # moves
 
     @_refresh_first
-    def unload_at(self, host: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
-        """Answer an unload request as the broker with index `host` (see `Ownership.unload_at`)."""
+    def unload_via(self, host: int, namespace: str, range_text: str, destination: str | None = None) -> Redirect | None:
+        """Answer an unload request as the broker with index `host` (see `Ownership.unload_via`)."""
         now = self.clock.now()
-        result = self.ownership.unload_at(host, namespace, range_text, destination, now)
+        result = self.ownership.unload_via(host, namespace, range_text, destination, now)
         if destination and host == self.membership.leader:
             bundle = f"{namespace}/{range_text}"
             planned = destination.removeprefix("http://").removeprefix("https://")
@@ -207,20 +207,20 @@ class Cluster:
         return result
 
     @_refresh_first
-    def split_at(
+    def split_via(
         self, broker: int, namespace: str, range_text: str, algorithm: str, positions: Sequence[int], *, unload: bool
     ) -> Redirect | None:
-        """Answer a split request as the broker with index `broker` (see `Splitter.split_at`)."""
+        """Answer a split request as the broker with index `broker` (see `Splitter.split_via`)."""
         now = self.clock.now()
-        return self._splitter.split_at(broker, namespace, range_text, algorithm, positions, unload=unload, now=now)
+        return self._splitter.split_via(broker, namespace, range_text, algorithm, positions, unload=unload, now=now)
 
     @_refresh_first
-    def lookup_at(self, broker: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
-        """Answer a topic lookup as the broker with index `broker` (see `Ownership.lookup_at`)."""
-        return self.ownership.lookup_at(broker, topic, authoritative=authoritative)
+    def lookup_via(self, broker: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
+        """Answer a topic lookup as the broker with index `broker` (see `Ownership.lookup_via`)."""
+        return self.ownership.lookup_via(broker, topic, authoritative=authoritative)
 
     @_refresh_first
-    def topic_stats_at(self, broker: int, topic: str) -> Redirect | Json:
+    def topic_stats_via(self, broker: int, topic: str) -> Redirect | Json:
         """Answer a request for a topic's statistics as the broker with index `broker`.
 
         Like a lookup, the request assigns an owner to a bundle that has none.
@@ -228,7 +228,7 @@ class Cluster:
         Raises:
             Refusal: as for a lookup; 404 if the topic does not exist.
         """
-        answer = self.ownership.lookup_at(broker, topic, authoritative=False)
+        answer = self.ownership.lookup_via(broker, topic, authoritative=False)
         if isinstance(answer, Redirect):
             return answer
         if answer.broker != broker:
@@ -246,10 +246,10 @@ class Cluster:
             Refusal: the same status as in the REST API (404, 409, 412, 500); 500 if a redirect leads to a dead broker.
         """
         namespace, _, range_text = bundle.rpartition("/")
-        hop = self.unload_at(self._any_alive_index(), namespace, range_text, destination)
+        hop = self.unload_via(self._any_live_broker(), namespace, range_text, destination)
         while hop is not None:
-            self._require_alive(hop.broker)
-            hop = self.unload_at(hop.broker, namespace, range_text, hop.query.get("destinationBroker"))
+            self._require_live_broker(hop.broker)
+            hop = self.unload_via(hop.broker, namespace, range_text, hop.query.get("destinationBroker"))
 
     def lookup(self, topic: str) -> str:
         """Look up a topic, following all redirects. If the topic's bundle has no owner, the lookup assigns one.
@@ -260,10 +260,10 @@ class Cluster:
         Raises:
             Refusal: the same status as in the REST API; 500 if a redirect leads to a dead broker.
         """
-        hop = self.lookup_at(self._any_alive_index(), topic, authoritative=False)
+        hop = self.lookup_via(self._any_live_broker(), topic, authoritative=False)
         while isinstance(hop, Redirect):
-            self._require_alive(hop.broker)
-            hop = self.lookup_at(hop.broker, topic, authoritative=hop.query["authoritative"] == "true")
+            self._require_live_broker(hop.broker)
+            hop = self.lookup_via(hop.broker, topic, authoritative=hop.query["authoritative"] == "true")
         return self.membership.brokers[hop.broker].broker_id
 
     # what brokers say, true or not
@@ -321,13 +321,13 @@ class Cluster:
         """Return the true state for tests: loads, scores, owners, and the destinations that the leader has stored."""
         return state_of(self)
 
-    def _any_alive_index(self) -> int:
+    def _any_live_broker(self) -> int:
         for broker in self.membership.brokers:
             if broker.is_alive:
                 return broker.index
         raise Refusal(500, "No broker is alive")
 
-    def _require_alive(self, index: int) -> None:
+    def _require_live_broker(self, index: int) -> None:
         broker = self.membership.brokers[index]
         if not broker.is_alive:
             raise Refusal(500, f"Connection refused by {broker.broker_id}", broker.broker_id)

@@ -137,7 +137,7 @@ class Configuration:
         """Return the dynamic keys, which can be changed while brokers are running."""
         return sorted(set(DEFAULTS) - STATIC_KEYS)
 
-    def values(self) -> dict[str, str]:
+    def overrides(self) -> dict[str, str]:
         """Return the overrides as set, including values of the wrong type."""
         return dict(self._overrides)
 
@@ -164,7 +164,7 @@ class Configuration:
         Raises:
             Refusal: 412 if the key is unknown or not dynamic.
         """
-        self._check_dynamic(name)
+        self._require_dynamic_key(name)
         self._overrides[name] = value
 
     def reset(self, name: str) -> None:
@@ -173,10 +173,10 @@ class Configuration:
         Raises:
             Refusal: 412 if the key is unknown or not dynamic.
         """
-        self._check_dynamic(name)
+        self._require_dynamic_key(name)
         self._overrides.pop(name, None)
 
-    def _check_dynamic(self, name: str) -> None:
+    def _require_dynamic_key(self, name: str) -> None:
         if name not in DEFAULTS or name in STATIC_KEYS:
             raise Refusal(412, "Can't update non-dynamic configuration")
 

@@ -84,9 +84,9 @@ class ControlApi:
             Route("/simulation/state", self.state, methods=["GET"]),
             Route("/simulation/faults", self.add_fault, methods=["POST"]),
             Route("/simulation/faults", self.clear_faults, methods=["DELETE"]),
-            Route("/simulation/load", self.load, methods=["POST"]),
-            Route("/simulation/leader", self.leader, methods=["POST"]),
-            Route("/simulation/brokers/{broker}/{action}", self.broker, methods=["POST"]),
+            Route("/simulation/load", self.scale_load, methods=["POST"]),
+            Route("/simulation/leader", self.change_leader, methods=["POST"]),
+            Route("/simulation/brokers/{broker}/{action}", self.control_broker, methods=["POST"]),
         ]
 
     async def state(self, request: Request) -> Response:
@@ -110,7 +110,7 @@ class ControlApi:
         await run_in_threadpool(self._cluster.faults.clear, query.get("kind"), query.get("broker"))
         return Response(status_code=204)
 
-    async def load(self, request: Request) -> Response:
+    async def scale_load(self, request: Request) -> Response:
         """Multiply the load by the `factor` in the body.
 
         The body may contain `bundle`, or `broker` for all bundles of a broker. Without them, all bundles are changed.
@@ -122,12 +122,12 @@ class ControlApi:
         self._cluster.scale_load(factor, bundle=body.get("bundle"), broker=body.get("broker"))
         return Response(status_code=204)
 
-    async def leader(self, request: Request) -> Response:
+    async def change_leader(self, request: Request) -> Response:
         """Change the leader. The body contains `broker`, the new leader."""
         self._cluster.change_leader((await self._read_document(request)).get("broker", ""))
         return Response(status_code=204)
 
-    async def broker(self, request: Request) -> Response:
+    async def control_broker(self, request: Request) -> Response:
         """Kill, start or restart a broker. The path contains the brokerId and the action."""
         actions = {"kill": self._cluster.kill, "start": self._cluster.start_broker, "restart": self._cluster.restart}
         action = actions.get(request.path_params["action"])
@@ -206,7 +206,7 @@ class SimulatorApp:
         if not self._cluster.reachability.accepts_connections(index):
             await self._cut_connection(request)
             return
-        if not scope["path"].startswith(_CONTROL_PREFIX) and await self._hangs_or_breaks(request, broker):
+        if not scope["path"].startswith(_CONTROL_PREFIX) and await self._apply_connection_faults(request, broker):
             return
         answer: ASGIApp = self._auth_refusal(request) or self._faulty_response(request, broker) or self._router
         await self._send_answer(answer, scope, receive, send)
@@ -225,7 +225,7 @@ class SimulatorApp:
             response = JSONResponse({"reason": f"HTTP {error.status_code} {error.detail}"}, error.status_code)
             await response(scope, receive, send)
 
-    async def _hangs_or_breaks(self, request: Request, broker: Broker) -> bool:
+    async def _apply_connection_faults(self, request: Request, broker: Broker) -> bool:
         """Apply faults that delay or break a connection; return True if the request must not be answered."""
         faults, where = self._cluster.faults, {"broker": broker.broker_id, "path": request.scope["path"]}
         if faults.take_fault(FaultKind.RESET, **where):

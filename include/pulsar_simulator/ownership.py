@@ -141,7 +141,7 @@ class Ownership:
         orphans = np.flatnonzero((self.owner == NOBODY) & self.traffic.is_active)
         self._waiting: dict[int, float] = {int(bundle): start + self.reconnect_delay for bundle in orphans}
 
-    def unload_at(
+    def unload_via(
         self, broker: int, namespace: str, range_text: str, destination: str | None, now: float
     ) -> Redirect | None:
         """Answer a request to unload a bundle, as the broker with the index `broker`.
@@ -171,7 +171,7 @@ class Ownership:
         self.release_bundles([bundle], now)
         return None
 
-    def lookup_at(self, broker: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
+    def lookup_via(self, broker: int, topic: str, *, authoritative: bool) -> Redirect | TopicOwner:
         """Answer a lookup of a topic, as the broker with the index `broker`.
 
         If the topic's bundle has no owner, the leader places the bundle.
@@ -213,7 +213,7 @@ class Ownership:
         """Return whether a bundle's producers and consumers are disconnected because they lost their broker."""
         return bundle in self._waiting or bundle in self._gone
 
-    def split(self, bundle: int, new_parts: int) -> None:
+    def add_split_parts(self, bundle: int, new_parts: int) -> None:
         """Append `new_parts` new parts of a split bundle, which have the same owner as the bundle."""
         self.owner = np.append(self.owner, [self.owner[bundle]] * new_parts)
 

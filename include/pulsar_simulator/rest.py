@@ -80,7 +80,7 @@ class AdminApi:
             ("/admin/v2/scalable/{tenant}/{namespace}/{topic}/segments/{segment}/stats", self._stats_of_segment),
             ("/admin/v2/{domain:str}/{tenant}/{namespace}", self._topics_of_domain),
             ("/admin/v2/{domain:str}/{tenant}/{namespace}/{topic:path}/stats", self._stats_of_topic),
-            ("/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}", self._loaded_non_persistent),
+            ("/admin/v2/non-persistent/{tenant}/{namespace}/{bundle}", self._loaded_non_persistent_topics),
             (f"{topic}/bundle", self._bundle_of_topic),
             (topic, self._lookup),
         ]
@@ -135,7 +135,7 @@ class AdminApi:
         return JSONResponse(self._cluster.configuration.dynamic_names())
 
     def _dynamic_values(self, request: Request) -> Response:
-        return JSONResponse(self._cluster.configuration.values())
+        return JSONResponse(self._cluster.configuration.overrides())
 
     def _runtime_configuration(self, request: Request) -> Response:
         me = self._responding_broker(request)
@@ -193,8 +193,8 @@ class AdminApi:
         names = self._topic_names(self._namespace(request))
         return JSONResponse([name for name in names if name.startswith(f"{domain}:")])
 
-    def _loaded_non_persistent(self, request: Request) -> Response:
-        bundle, elsewhere = self._owned_here(request)
+    def _loaded_non_persistent_topics(self, request: Request) -> Response:
+        bundle, elsewhere = self._owned_bundle_or_redirect(request)
         if elsewhere is not None:
             return elsewhere
         return JSONResponse([name for name in self._listed_topics(bundle) if name.startswith("non-persistent:")])
@@ -210,7 +210,7 @@ class AdminApi:
         return JSONResponse(scalable_layout(segments))
 
     def _hash_positions(self, request: Request) -> Response:
-        bundle, elsewhere = self._owned_here(request)
+        bundle, elsewhere = self._owned_bundle_or_redirect(request)
         if elsewhere is not None:
             return elsewhere
         wanted = {topic for given in request.query_params.getlist("topics") for topic in given.split(",")}
@@ -219,7 +219,7 @@ class AdminApi:
         return JSONResponse({**answer, "topicHashPositions": positions})
 
     def _unload(self, request: Request) -> Response:
-        hop = self._cluster.unload_at(
+        hop = self._cluster.unload_via(
             self._responding_broker(request).index,
             self._namespace(request),
             request.path_params["bundle"],
@@ -233,7 +233,7 @@ class AdminApi:
         query, positions = request.query_params, read_json(request.state.body or b"[]")
         if not isinstance(positions, list) or not all(isinstance(position, int) for position in positions):
             raise Refusal(400, "The body must be a JSON list of positions")
-        hop = self._cluster.split_at(
+        hop = self._cluster.split_via(
             self._responding_broker(request).index,
             self._namespace(request),
             request.path_params["bundle"],
@@ -258,7 +258,7 @@ class AdminApi:
         return self._stats_answer(found, request, publishers="producers")
 
     def _stats_answer(self, topic: str, request: Request, publishers: str = "publishers") -> Response:
-        answer = self._cluster.topic_stats_at(self._responding_broker(request).index, topic)
+        answer = self._cluster.topic_stats_via(self._responding_broker(request).index, topic)
         if isinstance(answer, Redirect):
             return redirect(self._cluster, answer.broker, _path(request), answer.query)
         return JSONResponse({publishers if name == "publishers" else name: value for name, value in answer.items()})
@@ -270,7 +270,7 @@ class AdminApi:
         scalable = topic.startswith(("segment:", "topic:"))
         if scalable and topic not in self._loaded_topics(self._cluster.topology.bundle_of_topic(topic)):
             raise Refusal(404, f"Topic not found: {topic}")  # brokers never create segments by themselves
-        answer = self._cluster.lookup_at(
+        answer = self._cluster.lookup_via(
             self._responding_broker(request).index,
             topic,
             authoritative=request.query_params.get("authoritative") == "true",
@@ -326,7 +326,7 @@ class AdminApi:
     def _loaded_topics(self, bundle: int) -> list[str]:
         return self._cluster.topology.topics(bundle) if self._cluster.traffic.is_active[bundle] else []
 
-    def _owned_here(self, request: Request) -> tuple[int, Response | None]:
+    def _owned_bundle_or_redirect(self, request: Request) -> tuple[int, Response | None]:
         """Return the request's bundle, and a redirect if another broker owns it; refuse with 412 if it has no owner."""
         bundle = self._cluster.topology.index_of_range(self._namespace(request), request.path_params["bundle"])
         name = self._cluster.topology.bundles[bundle]

@@ -81,7 +81,7 @@ class Samples:
         """Incremented on every change. Results computed from the samples are valid while this number is unchanged."""
         self._order: Ints = np.argsort(nobody, kind="stable")
 
-    def take_statistics(self, now: float, owner: Ints) -> None:
+    def end_stats_period(self, now: float, owner: Ints) -> None:
         """End a stats period: store the new rates and the current owners of the bundles."""
         self.owner_before, self.owner = self.owner, owner.copy()
         self.rates = self._traffic.rates_at(now - self._start)
@@ -89,7 +89,7 @@ class Samples:
         self._order = np.argsort(self.owner, kind="stable")
         self._write_reports(now)
 
-    def take_host_usage(self, now: float, due_brokers: list[int], owner: Ints) -> None:
+    def measure_host_usage(self, now: float, due_brokers: list[int], owner: Ints) -> None:
         """Measure the current CPU and bandwidth usage of the brokers in `due_brokers`."""
         cpu, inward, outward = self._demand_by_broker(now, owner)
         cpu = cpu * self._traffic.cpu_jitter(now - self._start, self._brokers)
@@ -100,7 +100,7 @@ class Samples:
 
     def true_usage(self, now: float, owner: Ints) -> Floats:
         """Return each broker's highest demand as a fraction of the resource's limit, without jitter; can exceed 1."""
-        return self._greatest_share(*self._demand_by_broker(now, owner))
+        return self._highest_usage(*self._demand_by_broker(now, owner))
 
     def forget_broker(self, broker: Broker, now: float) -> None:
         """Delete the measurements of a restarted broker, which then reports no load."""
@@ -135,7 +135,7 @@ class Samples:
 
         If the limit is 0, the usage is 0.
         """
-        return self._greatest_share(self.cpu, self.bandwidth_in, self.bandwidth_out)
+        return self._highest_usage(self.cpu, self.bandwidth_in, self.bandwidth_out)
 
     def _demand_by_broker(self, now: float, owner: Ints) -> tuple[Floats, Floats, Floats]:
         """Return each broker's demand: CPU (percent of one core), and inbound and outbound Kbit/s."""
@@ -144,7 +144,7 @@ class Samples:
         cpu = self._base_cpu + sum_by_broker(self._traffic.cpu_of_bundles(rates), owner, self._brokers)
         return cpu, totals.msg_throughput_in * _KBIT_PER_BYTE, totals.msg_throughput_out * _KBIT_PER_BYTE
 
-    def _greatest_share(self, cpu: Floats, bandwidth_in: Floats, bandwidth_out: Floats) -> Floats:
+    def _highest_usage(self, cpu: Floats, bandwidth_in: Floats, bandwidth_out: Floats) -> Floats:
         nic = np.where(self._nic > 0, self._nic, np.inf)
         return np.asarray(np.maximum.reduce([cpu / self._cpu_limit, bandwidth_in / nic, bandwidth_out / nic]))
 

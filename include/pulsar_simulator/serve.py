@@ -70,7 +70,7 @@ class BrokerServer(uvicorn.Server):
         self._tasks: set[asyncio.Task[None]] = set()
         self.sockets = _bind_all(host, port, len(cluster.membership.brokers))
         self._ports = [sock.getsockname()[1] for sock in self.sockets]
-        cluster.rename([f"{host}:{number}" for number in self._ports])
+        cluster.rename_brokers([f"{host}:{number}" for number in self._ports])
         scheme = "https" if cluster.spec.uses_tls else "http"
         self.urls = [f"{scheme}://{host}:{number}" for number in self._ports]
         self.app.ports = {number: i for i, number in enumerate(self._ports)}
@@ -81,7 +81,7 @@ class BrokerServer(uvicorn.Server):
         await super().startup(sockets)
         self._loop = asyncio.get_running_loop()
         self._cluster.reachability.changed = self._apply_reachability
-        await self._open_and_close()
+        await self._open_and_close_sockets()
         self._on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -104,24 +104,24 @@ class BrokerServer(uvicorn.Server):
         except RuntimeError:
             running = None
         if running is loop:
-            task = loop.create_task(self._open_and_close())
+            task = loop.create_task(self._open_and_close_sockets())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            asyncio.run_coroutine_threadsafe(self._open_and_close(), loop).result(_START_TIMEOUT_S)
+            asyncio.run_coroutine_threadsafe(self._open_and_close_sockets(), loop).result(_START_TIMEOUT_S)
 
-    async def _open_and_close(self) -> None:
+    async def _open_and_close_sockets(self) -> None:
         async with self._opening:
             for i, port in enumerate(self._ports):
                 accepts, listens = self._cluster.reachability.accepts_connections(i), self.servers[i].is_serving()
                 if accepts and not listens:
-                    await self._open(i)
+                    await self._open_socket(i)
                 elif listens and not accepts:
                     self.servers[i].close()
                     for connection in self._connections(port):
                         connection.abort()
 
-    async def _open(self, index: int) -> None:
+    async def _open_socket(self, index: int) -> None:
         servers = self.servers
         self.sockets[index] = _bind(self._host, self._ports[index])
         await super().startup([self.sockets[index]])
@@ -186,7 +186,7 @@ class RunningCluster:
 
 
 @contextlib.contextmanager
-def running(
+def serve(
     cluster: Cluster, *, ssl_certfile: Path | None = None, ssl_keyfile: Path | None = None
 ) -> Iterator[RunningCluster]:
     """Serve a cluster on free loopback ports from a thread of this process, for tests.

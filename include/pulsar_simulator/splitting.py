@@ -35,7 +35,7 @@ class Splitter:
     reporter: StatsReporter
     configuration: Configuration
 
-    def split_at(
+    def split_via(
         self,
         broker: int,
         namespace: str,
@@ -108,9 +108,9 @@ class Splitter:
         if algorithm == TOPICS:
             below, above = hashes[len(hashes) // 2 - 1], hashes[len(hashes) // 2]
             return [below + (above - below) // 2]
-        return self._flow_cuts(bundle, topics)
+        return self._flow_split_positions(bundle, topics)
 
-    def _flow_cuts(self, bundle: int, topics: list[str]) -> list[int]:
+    def _flow_split_positions(self, bundle: int, topics: list[str]) -> list[int]:
         rates, whole = self.samples.rates, self.topology.share_by_topic(bundle)
         rate = rates.msg_rate_in[bundle] + rates.msg_rate_out[bundle]
         throughput = rates.msg_throughput_in[bundle] + rates.msg_throughput_out[bundle]
@@ -140,8 +140,8 @@ class Splitter:
         ends = list(pairwise((lower, *cuts, upper + 1 if upper == FULL_RANGE else upper)))
         of_parts = [sum(share for t, share in shares.items() if low <= topic_hash(t) < high) for low, high in ends]
         parts = self.topology.split(bundle, cuts)
-        self.ownership.split(bundle, len(cuts))
+        self.ownership.add_split_parts(bundle, len(cuts))
         self.traffic.split(bundle, of_parts)
         self.samples.split(bundle, of_parts)
-        self.reporter.split_bundle(bundle, of_parts)
+        self.reporter.split_clients(bundle, of_parts)
         return parts

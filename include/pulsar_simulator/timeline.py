@@ -76,8 +76,8 @@ class Timeline:
         brokers = len(self.membership.brokers)
         self._statistics_taken = 0
         self._next_host_check = [self.start + self.timing.host_check_period] * brokers
-        self.samples.take_statistics(self.start, self.ownership.owner)
-        self.samples.take_host_usage(self.start, list(range(brokers)), self.ownership.owner)
+        self.samples.end_stats_period(self.start, self.ownership.owner)
+        self.samples.measure_host_usage(self.start, list(range(brokers)), self.ownership.owner)
 
     def process_until(self, now: float) -> None:
         """Process all events that are due at `now`."""
@@ -114,10 +114,10 @@ class Timeline:
         self.ownership.reconnect_clients(until)
         if self._next_statistics() <= until:
             self._statistics_taken += 1
-            self.samples.take_statistics(until, owner)
+            self.samples.end_stats_period(until, owner)
         due = [i for i, check in enumerate(self._next_host_check) if check <= until]
         if due:
-            self.samples.take_host_usage(until, [i for i in due if brokers[i].is_alive], owner)
+            self.samples.measure_host_usage(until, [i for i in due if brokers[i].is_alive], owner)
             for i in due:
                 self._next_host_check[i] += self.timing.host_check_period
 

@@ -19,8 +19,8 @@ from pulsar_rebalancer.run.tables import BROKERS, BUNDLE_COSTS, BUNDLES, CLUSTER
 from pulsar_rebalancer.state import (
     NOTHING_LEARNED,
     DecisionState,
-    Learned,
     LearnedBroker,
+    LearnedValues,
     MovesState,
     ShedderState,
     StrategyState,
@@ -226,11 +226,11 @@ def _costs(random: np.random.Generator, means: pa.Table) -> pa.Table:
     return pa.table([means["bundle"], *values], schema=BUNDLE_COSTS)
 
 
-def _learned(brokers: int, each: int) -> Learned:
+def _learned(brokers: int, each: int) -> LearnedValues:
     """Return what was learned about the brokers."""
     names, shares = _names(brokers, max(2, brokers // _EVERY)), _shares(brokers).tolist()
     of_brokers = {name: LearnedBroker(99, 0.0, 90 * share) for name, share in zip(names, shares, strict=True)}
-    return Learned(99, 90 / (2 * 400.0 * each), 2.0, brokers=of_brokers)
+    return LearnedValues(99, 90 / (2 * 400.0 * each), 2.0, brokers=of_brokers)
 
 
 def _unload(at: datetime) -> Unload:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pandas  # noqa: F401
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import RunTrigger, collect, write_sample
+from pulsar_rebalancer.collect.collector import RunTrigger, collect_sample, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
@@ -31,7 +31,7 @@ async def once(port: int, token: str) -> Sample:
     connection = AdminConnection(seeds=(f"http://127.0.0.1:{port}",), token=SecretStr(token))
     entry = ClusterEntry(name="bench", given={}, settings=Settings())
     async with PulsarAdmin(connection) as admin:
-        return await collect(admin, entry, RunTrigger(datetime.now(UTC), "benchmark"))
+        return await collect_sample(admin, entry, RunTrigger(datetime.now(UTC), "benchmark"))
 
 
 def main(port: int, folder: str) -> None:

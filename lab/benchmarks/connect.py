@@ -18,7 +18,7 @@ from lab.benchmarks import clusters, decide
 from lab.benchmarks.measure import BenchmarkError, Comparison, Taken, alternately, process
 from lab.benchmarks.spark import submit, submit_command
 from pulsar_rebalancer.run.plan import Summary
-from pulsar_rebalancer_airflow.embedded.airflow_home import free_port
+from pulsar_rebalancer_airflow.embedded.airflow_home import find_free_port
 from pulsar_rebalancer_airflow.operators.spark_application import app_path, driver_environment
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def measure(repetitions: int) -> Comparison:
 @contextmanager
 def server(folder: Path) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
     """Start a Spark Connect server; yield its process, and the variables of its clients."""
-    port, log = free_port(), folder / "server.log"
+    port, log = find_free_port(), folder / "server.log"
     own = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": str(port)}
     own |= {"spark.log.level": "INFO"}
     command = [

@@ -110,6 +110,6 @@ def _anew(root: str, decided: Callable[[], Taken]) -> Callable[[], Taken]:
 def forget(root: str) -> None:
     """Remove the files of the state that an earlier repetition wrote: they would not be written again."""
     state = ClusterStorage(root, clusters.NAME).state
-    for name in state.names():
+    for name in state.entry_names():
         if "-1-" not in name:
             (state / name).delete()

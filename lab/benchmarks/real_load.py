@@ -115,7 +115,7 @@ def _run(world: World, minute: int) -> None:
     run = world.run()
     if run.state != "success":
         say(f"  {minute}: the run ended {run.state}: {run.xcom('validate', 'failure') or run.states}")
-    elif (summary := Summary.find(run.folder)) and (outcome := Outcome.find(run.folder)):
+    elif (summary := Summary.read_if_exists(run.folder)) and (outcome := Outcome.read_if_exists(run.folder)):
         low, high = summary.score_min or 0.0, summary.score_max or 0.0
         say(f"  {minute}: {summary.brokers} brokers, {low:.0f} to {high:.0f}; {summary.sentence} {outcome.verdict}")
 

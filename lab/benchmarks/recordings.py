@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, Draft, table_file, with_run_column
+from pulsar_rebalancer.run.compacted_tables import RUNS, RUNS_SCHEMA, TableDraft, table_file, with_run_column
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, TRAFFIC
@@ -40,9 +40,9 @@ def write(storage: ClusterStorage, brokers: int, bundles_each: int, minutes: int
     day = START.date()
     files = {name: table_file(storage, name, day) for name in ("brokers", "bundles", RUNS)}
     with (
-        Draft(files["brokers"], with_run_column(BROKERS)) as of_brokers,
-        Draft(files["bundles"], with_run_column(BUNDLES)) as of_bundles,
-        Draft(files[RUNS], RUNS_SCHEMA) as of_runs,
+        TableDraft(files["brokers"], with_run_column(BROKERS)) as of_brokers,
+        TableDraft(files["bundles"], with_run_column(BUNDLES)) as of_bundles,
+        TableDraft(files[RUNS], RUNS_SCHEMA) as of_runs,
     ):
         for minute in range(minutes):
             at = START + timedelta(minutes=minute)

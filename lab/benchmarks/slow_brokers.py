@@ -31,7 +31,7 @@ class Slow:
     def __init__(self, ports: list[int], bundles: int) -> None:
         self.token = new_token()
         cluster = build_cluster(brokers=len(ports), bundles=bundles)
-        cluster.rename([f"127.0.0.1:{port}" for port in ports])
+        cluster.rename_brokers([f"127.0.0.1:{port}" for port in ports])
         app = SimulatorApp(cluster, Auth(self.token))
         app.ports = {port: index for index, port in enumerate(ports)}
         bearer = {"Authorization": f"Bearer {self.token}"}

@@ -9,7 +9,7 @@ import numpy as np
 
 from pulsar_simulator.load import NOBODY, Cost, Floats, Ints, assign_bundles
 from pulsar_simulator.minutes.machines import BrokerColumns, ClusterRules, CpuSpike, Event, EventKind, RunSpec
-from pulsar_simulator.minutes.workload import BundleColumns, OnOff, Spike, Workload, random_stream
+from pulsar_simulator.minutes.workload import BundleColumns, OnOffTopics, Spike, Workload, random_stream
 
 if TYPE_CHECKING:
     from lab.experiments.scenario import Scenario
@@ -122,12 +122,12 @@ def _placed(
     return owner, BundleColumns(**columns | {"msg_rate_in": bundles.msg_rate_in * factor[owner]})
 
 
-def _on_off(scenario: Scenario) -> tuple[OnOff, ...]:
+def _on_off(scenario: Scenario) -> tuple[OnOffTopics, ...]:
     found, first = [], 0
     for group in scenario.bundles:
         if group.on_off is not None:
             members = np.arange(first, first + group.count)
-            found.append(OnOff(members, group.on_off.on, group.on_off.off, group.on_off.consume_only))
+            found.append(OnOffTopics(members, group.on_off.on, group.on_off.off, group.on_off.consume_only))
         first += group.count
     return tuple(found)
 

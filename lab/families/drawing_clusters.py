@@ -11,7 +11,7 @@ from lab.experiments.building import BASE_LOAD
 from pulsar_simulator.load import assign_bundles
 from pulsar_simulator.minutes import workload
 from pulsar_simulator.minutes.machines import BrokerColumns, ClusterRules, Event, EventKind, RunSpec
-from pulsar_simulator.minutes.workload import MINUTES_PER_DAY, BundleColumns, OnOff, Workload, random_stream
+from pulsar_simulator.minutes.workload import MINUTES_PER_DAY, BundleColumns, OnOffTopics, Workload, random_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ def _series(family: Family, number: int, seed: int, brokers: int) -> Floats:
     return factors[:, np.arange(topics.per_broker * brokers) // topics.tenant]
 
 
-def _lagging(family: Family, seed: int, brokers: int) -> Iterator[OnOff]:
+def _lagging(family: Family, seed: int, brokers: int) -> Iterator[OnOffTopics]:
     """Let the consumers of each tenant fall behind, each with its own period."""
     first = 0
     for number, topics in enumerate(family.topics):
@@ -128,7 +128,7 @@ def _lagging(family: Family, seed: int, brokers: int) -> Iterator[OnOff]:
             if lagging := topics.lagging:
                 reading, away = (int(random.integers(*of, endpoint=True)) for of in (lagging.reading, lagging.away))
                 bundles, begun = np.arange(start, min(start + topics.tenant, first + count)), random.integers(1 << 20)
-                yield OnOff(bundles, reading, away, consume_only=True, begun=int(begun) % (reading + away))
+                yield OnOffTopics(bundles, reading, away, consume_only=True, begun=int(begun) % (reading + away))
         first += count
 
 

@@ -33,12 +33,12 @@ SHUFFLED = "control: shuffled loads"
 @contextmanager
 def _persistence(of_all: float) -> Iterator[None]:
     """Let this share of every deviation last: 1 is only the present, 0 only the hour."""
-    usual = learning._with_persistence
+    usual = learning._update_persistence
 
     def persisting(*given):  # type: ignore[no-untyped-def]
         return replace(usual(*given), persistence=of_all)
 
-    with patch.object(learning, "_with_persistence", persisting):
+    with patch.object(learning, "_update_persistence", persisting):
         yield
 
 

@@ -39,13 +39,13 @@ from pulsar_rebalancer_airflow.operators import (
     ValidateOperator,
     WatchOperator,
 )
-from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, clusters_file, rebalance_dags, storage_root
+from pulsar_rebalancer_airflow.options import APPLY_DAG, REBALANCE_DAG, clusters_file, entries_by_dag_id, storage_root
 from pulsar_rebalancer_airflow.state_store import state_asset
 from pulsar_rebalancer_airflow.trigger_forms import (
-    broken_page,
+    broken_entry_doc_md,
     by_hand_params,
     control_params,
-    dag_page,
+    dag_doc_md,
     maintenance_params,
     replay_params,
     roll_params,
@@ -69,10 +69,10 @@ def cluster_dag(kind: str, entry: ClusterEntry, tag: str = "", schedule: Any = N
     """
     # Paused DAGs would send no alerts and delete no files, so new DAGs start unpaused whatever Airflow's setting is.
     given = {"is_paused_upon_creation": False, "tags": {"pulsar", tag or kind, entry.name}, **COMMON_ARGUMENTS, **own}
-    return DAG(f"pulsar_{kind}__{entry.name}", doc_md=dag_page(kind, entry), schedule=schedule, **given)
+    return DAG(f"pulsar_{kind}__{entry.name}", doc_md=dag_doc_md(kind, entry), schedule=schedule, **given)
 
 
-def apply_dag(entry: ClusterEntry, root: str) -> DAG:
+def approval_dag(entry: ClusterEntry, root: str) -> DAG:
     with cluster_dag(
         "apply",
         entry,
@@ -131,7 +131,7 @@ def control_dag(entry: ClusterEntry, root: str) -> DAG:
     with cluster_dag(
         "control",
         entry,
-        description=f"Pauses and stops runs of cluster {entry.name}, and manages its state",
+        description=f"Pauses and stops runs of cluster {entry.name}, and manages the cluster's state",
         # A stop must not wait for another run, which may wait for bundles in progress.
         max_active_runs=16,
         # Each of the two tasks is the only writer of its documents, so one instance runs at a time.
@@ -194,7 +194,7 @@ def roll_dag(entry: ClusterEntry, root: str) -> DAG:
         "roll",
         entry,
         "rolling restart",
-        description=f"Restarts brokers of cluster {entry.name} one after the other, after showing what will happen",
+        description=f"Restarts brokers of cluster {entry.name} one by one, once a dry run has shown the order",
         # A second roll is refused; it must not wait in the queue and begin at some later time.
         max_active_runs=16,
         params=roll_params(),
@@ -316,7 +316,7 @@ def _timetable(interval_seconds: float) -> CronTriggerTimetable | DeltaTriggerTi
     return DeltaTriggerTimetable(timedelta(seconds=interval_seconds))
 
 
-_DAG_BUILDERS = (rebalance_dag, by_hand_dag, apply_dag, control_dag, maintenance_dag, replay_dag, roll_dag)
+_DAG_BUILDERS = (rebalance_dag, by_hand_dag, approval_dag, control_dag, maintenance_dag, replay_dag, roll_dag)
 
 
 def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
@@ -328,11 +328,11 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     root = storage_root()
     wanted = get_parsing_context().dag_id or ""
     dags: dict[str, DAG] = {}
-    for dag_id, entry in rebalance_dags(load_clusters(config_path or clusters_file())).items():
+    for dag_id, entry in entries_by_dag_id(load_clusters(config_path or clusters_file())).items():
         if wanted and not wanted.endswith(dag_id.removeprefix(REBALANCE_DAG)):
             continue
         cluster_dags = (
-            [_broken_dag(entry, dag_id)]
+            [_broken_entry_dag(entry, dag_id)]
             if entry.error
             else [*(make(entry, root) for make in _DAG_BUILDERS), *watch_dags(entry)]
         )
@@ -340,11 +340,11 @@ def build_dags(config_path: Path | None = None) -> dict[str, DAG]:
     return dags
 
 
-def _broken_dag(entry: ClusterEntry, dag_id: str) -> DAG:
+def _broken_entry_dag(entry: ClusterEntry, dag_id: str) -> DAG:
     with DAG(
         dag_id,
         description="This cluster's entry in the clusters file is broken",
-        doc_md=broken_page(entry),
+        doc_md=broken_entry_doc_md(entry),
         schedule=None,
         **COMMON_ARGUMENTS,
         tags={"pulsar", "rebalance", "broken"},

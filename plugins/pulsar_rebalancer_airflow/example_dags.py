@@ -77,9 +77,9 @@ class BrokerVersionsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, str]:
         """Query all brokers at the same time. Raises AdminError if one refuses the request or does not answer."""
-        return asyncio.run(self._ask())
+        return asyncio.run(self._query_versions())
 
-    async def _ask(self) -> dict[str, str]:
+    async def _query_versions(self) -> dict[str, str]:
         async with PulsarAdminHook(self.pulsar_admin_conn_id).get_conn() as admin:
             brokers = await admin.brokers()
             return dict(zip(brokers, await asyncio.gather(*map(admin.version, brokers)), strict=True))

@@ -45,11 +45,11 @@ class PulsarAdminHook(BaseHook):
         """
         connection = self.get_connection(self.pulsar_admin_conn_id)
         try:
-            return _settings(connection)
+            return _admin_connection(connection)
         except SettingsError as error:
             raise SettingsError(error.reason, f"connection {self.pulsar_admin_conn_id}: {error.message}") from None
 
-    def get_writing_settings(self) -> AdminConnection:
+    def get_writable_connection(self) -> AdminConnection:
         """Return the connection for a task that changes the cluster. Raises AdminError `read_only`."""
         connection = self.get_connection_settings()
         if connection.read_only:
@@ -77,7 +77,7 @@ class PulsarAdminHook(BaseHook):
             for broker, report in reports.items():
                 # The extensible load manager publishes its values as metrics, and only for superusers too.
                 if isinstance(report, AdminError) and report.reason == Reason.NO_LOAD_REPORT:
-                    reports[broker] = await _metrics_check(admin, broker)
+                    reports[broker] = await _check_metrics(admin, broker)
         failed = {
             broker: "this broker's load manager has no load report" if report is None else report
             for broker, report in reports.items()
@@ -89,7 +89,7 @@ class PulsarAdminHook(BaseHook):
         return False, f"{answered}. " + " ".join(f"{broker}: {error}" for broker, error in sorted(failed.items()))
 
 
-async def _metrics_check(admin: PulsarAdmin, broker: str) -> bool | AdminError:
+async def _check_metrics(admin: PulsarAdmin, broker: str) -> bool | AdminError:
     try:
         await admin.metrics(broker)
     except AdminError as error:
@@ -97,7 +97,7 @@ async def _metrics_check(admin: PulsarAdmin, broker: str) -> bool | AdminError:
     return True
 
 
-def _settings(connection: Connection) -> AdminConnection:
+def _admin_connection(connection: Connection) -> AdminConnection:
     extra = read_extra(connection, EXTRAS)
     if connection.password:
         mask_secret(connection.password)

@@ -29,12 +29,12 @@ def java_version() -> str:
     if release is not None and int(release[1]) >= _MIN_JAVA:
         return answer
     if home := os.environ.get("JAVA_HOME"):
-        place = f"JAVA_HOME={home}, where Spark looks first,"
-        advice = f"set JAVA_HOME to Java {_MIN_JAVA} or newer, or unset it"
+        place = f"JAVA_HOME={home}"
+        advice = f"set JAVA_HOME to Java {_MIN_JAVA} or newer, or unset JAVA_HOME so that Spark uses PATH"
     else:
         place = "PATH"
         advice = "install a JRE (Debian: openjdk-17-jre-headless), or set JAVA_HOME"
-    raise SettingsError(Reason.WRONG_SETTING, f"Spark needs Java {_MIN_JAVA} or newer, and {place} has none: {advice}")
+    raise SettingsError(Reason.WRONG_SETTING, f"Spark needs Java {_MIN_JAVA} or newer, but {place} has none: {advice}")
 
 
 if __name__ == "__main__":

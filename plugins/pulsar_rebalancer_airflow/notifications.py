@@ -18,7 +18,7 @@ from airflow.sdk.observability import stats
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import holds_now
+from pulsar_rebalancer.orders.in_force import all_holds
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome
@@ -36,11 +36,11 @@ from pulsar_rebalancer.show.incidents import (
     Incident,
     PendingMessage,
     WatchState,
-    advance,
-    compose,
+    make_message,
     pending_messages,
-    value_lines,
-    with_delivered,
+    record_delivery,
+    run_value_lines,
+    update_state,
 )
 from pulsar_rebalancer.show.measurements import METRIC_PREFIX, Measurement, measure_orders, run_measurements
 from pulsar_rebalancer.storage.path import StoragePath
@@ -117,20 +117,20 @@ def send_run_alerts(context: Context, cluster: str, settings: Settings, run_addr
             _drop_incidents(store)
             return
         folder = StoragePath(run_address) if run_address else None
-        ended = replace(_ended_run(context, now), closed=_closing_reasons(store, settings, now), roll=store.peek(Roll))
+        ended = replace(_ended_run(context, now), closed=_breaker_reason(store, settings, now), roll=store.peek(Roll))
         if folder is not None:
             ended = ended.with_documents(folder)
         incidents = store.peek(AlertsState).incidents
         last_seen = {condition: incident.seen_at for condition, incident in incidents.items()}
         observed = judge_run(ended, settings, last_seen, now)
         run_name = folder.name if folder else ""
-        update_alerts(context, cluster, settings, AlertsState, observed, value_lines(ended), now, run=run_name)
+        update_alerts(context, cluster, settings, AlertsState, observed, run_value_lines(ended), now, run=run_name)
     except Exception as error:
-        _log.warning("Alerts: sending failed for this run (%s)", type(error).__name__)
+        _log.warning("Alerts: the messages of this run could not be sent (%s)", type(error).__name__)
 
 
-def _closing_reasons(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
-    closed = holds_now(settings, store.orders(), now)
+def _breaker_reason(store: StateStore, settings: Settings, now: datetime) -> dict[Reason, str]:
+    closed = all_holds(settings, store.orders(), now)
     return {closing.reason: closing.detail for closing in closed if closing.reason is Reason.BREAKER_OPEN}
 
 
@@ -176,16 +176,16 @@ def update_alerts(
         run: name of the run's folder; empty if there is none.
     """
     store = StateStore.from_context(context, cluster)
-    state = advance(store.peek(model), observations, now, run)
+    state = update_state(store.peek(model), observations, now, run)
     pending = pending_messages(state, now, QUIET_PERIOD)
     if pending:
         link = run_link(context)
-        messages = [compose(cluster, message, value_lines, link) for message in pending]
+        messages = [make_message(cluster, message, value_lines, link) for message in pending]
         accepted = deliver_messages(settings.alert_connection, messages)
         for message, taken in zip(pending, accepted, strict=False):
             if taken:
-                state = with_delivered(state, message)
-                _log.info("Alert sent: %s of condition %s", "end" if message.is_over else "start", message.condition)
+                state = record_delivery(state, message)
+                _log.info("Alert sent: condition %s %s", message.condition, "ended" if message.is_over else "started")
     store.put(state)
 
 
@@ -244,7 +244,7 @@ def _send_roll_alert(
         return True
     detail = f"{roll.asked} no longer needs a restart" if is_over else roll.progress
     incident = Incident(since=roll.since or now, seen_at=now, reasons={reason: 1}, detail=detail)
-    message = compose(entry.name, PendingMessage(condition, is_over, incident), [roll.progress], run_link(context))
+    message = make_message(entry.name, PendingMessage(condition, is_over, incident), [roll.progress], run_link(context))
     return any(deliver_messages(connection, [message]))
 
 
@@ -290,7 +290,7 @@ def _order_measurements(context: Context, cluster: str, settings: Settings) -> I
 def _run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | None) -> Iterator[Measurement]:
     yield from run_measurements(cluster, run, outcome)
     running = {entry.name for entry in load_clusters(clusters_file()) if entry.settings.mode is not Mode.OFF}
-    for name in set(StoragePath(storage_root()).names()) - running:
+    for name in set(StoragePath(storage_root()).entry_names()) - running:
         yield Measurement.create("interval_seconds", 0, cluster=name)  # 0: the monitoring system must not expect runs
 
 

@@ -100,7 +100,7 @@ def storage_of(cluster: str) -> ClusterStorage:
     return ClusterStorage(storage_root(), cluster)
 
 
-def rebalance_dags(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
+def entries_by_dag_id(entries: Iterable[ClusterEntry]) -> dict[str, ClusterEntry]:
     dags: dict[str, ClusterEntry] = {}
     for entry in sorted(entries, key=lambda entry: bool(entry.error)):
         names = (f"{REBALANCE_DAG}{entry.name}{suffix}" for suffix in ("", *(f"__broken_{n}" for n in range(1, 1000))))

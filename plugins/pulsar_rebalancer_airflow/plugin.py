@@ -135,7 +135,7 @@ def _form_refusals(cluster: str, form: object) -> Mapping[str, str]:
     from pulsar_rebalancer.orders.roll_document import RollRequest
     from pulsar_rebalancer.run.request import PlanRequest
     from pulsar_rebalancer.run.snapshot import latest_sample
-    from pulsar_rebalancer_airflow.operators.by_hand import refuse_not_drained
+    from pulsar_rebalancer_airflow.operators.by_hand import refuse_undrained_brokers
     from pulsar_rebalancer_airflow.overview.airflow_facts import stored_state
     from pulsar_rebalancer_airflow.state_store import ORDER_DOCUMENTS
 
@@ -148,7 +148,7 @@ def _form_refusals(cluster: str, form: object) -> Mapping[str, str]:
             if isinstance(form, ControlRequest) and form.form_action.apply:
                 form.form_action.apply(store.orders(models=ORDER_DOCUMENTS), GivenOrder(at=now, by="", **dict(form)))
             elif isinstance(form, PlanRequest) and form.action is Action.RELEASE and not form.plan:
-                refuse_not_drained(store, form.broker)
+                refuse_undrained_brokers(store, form.broker)
             elif isinstance(form, RollRequest) and form.brokers:
                 roll_plan.roll_preview(latest_sample(store.storage, now, math.inf), form.brokers, "", "")
     except SettingsError as error:
@@ -210,7 +210,7 @@ def _handle_ended_run(run: DagRun) -> None:
         run.note = f"{note}; {changed}" if note else changed
 
 
-async def pages(scope: Scope, receive: Receive, send: Send) -> None:
+async def serve_pages(scope: Scope, receive: Receive, send: Send) -> None:
     """Serve the application. It is imported on the first request, because Airflow loads plugins in every process."""
     from pulsar_rebalancer_airflow.overview.routes import app
 
@@ -241,7 +241,7 @@ class PulsarRebalancerPlugin(AirflowPlugin):
     """The cluster page, the pages that tasks link to, the check of forms, and a listener; `provider` has the rest."""
 
     name = "pulsar_rebalancer"
-    fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
+    fastapi_apps = [{"app": serve_pages, "url_prefix": PREFIX, "name": "Pulsar rebalancer"}]
     fastapi_root_middlewares = [{"middleware": FormGuard, "name": "Forms of the Pulsar rebalancer"}]
     external_views = _external_views()
     listeners = [sys.modules[__name__]]

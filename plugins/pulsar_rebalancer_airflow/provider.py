@@ -41,8 +41,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "storage_root": _option_entry(
         "{AIRFLOW_HOME}/pulsar_rebalancer",
         "s3://bucket/pulsar-rebalancer",
-        "Folder of runs, means and histories: an absolute path, or the address of an object store. "
-        "The name must be the same for the DAG processor, the workers, the API server and Spark's executors.",
+        "Folder of runs, moving averages and histories: an absolute path, or the address of an object store. "
+        "The value must be the same for the DAG processor, the workers, the API server and Spark's executors.",
     ),
     "spark_archive": _option_entry(
         "",
@@ -53,8 +53,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "strategies": _option_entry(
         "",
         "my_package.my_module:shed",
-        "Import paths, separated by commas, of your own shedders that the clusters file or a replay may name. "
-        "The DAG processor, the workers and the API server read this option and pass it to Spark.",
+        "Import paths (separated by commas) of custom shedders that the clusters file or a replay may name. "
+        "Read by the DAG processor, the workers and the API server; the workers pass the value to Spark.",
     ),
 }
 """Deployment settings; `options` reads them."""
@@ -100,33 +100,33 @@ def get_provider_info() -> dict[str, Any]:
                     },
                 },
                 "conn-fields": {
-                    "ca_file": _field("CA file", "PEM file of the only certificate authority to trust"),
-                    "client_cert": _field("Client certificate", "PEM file"),
-                    "client_key": _field("Client key", "PEM file; empty if the client certificate file has the key"),
-                    "token_file": _field(
+                    "ca_file": _text_field("CA file", "PEM file of the only certificate authority to trust"),
+                    "client_cert": _text_field("Client certificate", "PEM file"),
+                    "client_key": _text_field("Client key", "PEM file; empty if Client certificate also has the key"),
+                    "token_file": _text_field(
                         "Token file", "File with the token, if Token is empty; the file may be replaced at any time"
                     ),
-                    "credentials_file": _field(
+                    "credentials_file": _text_field(
                         "OAuth 2.0 credentials file", "JSON file with client_id and client_secret, if Token is empty"
                     ),
-                    "issuer_url": _field("Issuer URL", "https://…; empty for the issuer_url of the credentials file"),
-                    "audience": _field("Audience", "Name of the Pulsar cluster at the issuer"),
-                    "scope": _field("Scope", "Scopes to request, separated by spaces"),
+                    "issuer_url": _text_field("Issuer URL", "https://…; if empty, issuer_url of the credentials file"),
+                    "audience": _text_field("Audience", "Name of the Pulsar cluster at the issuer"),
+                    "scope": _text_field("Scope", "Scopes to request, separated by spaces"),
                     "read_only": {
                         "label": "Read-only",
                         "description": "Send only GET requests; refuse all others",
                         "schema": {"type": ["boolean", "null"], "default": False},
                     },
-                    "address_map": _field(
+                    "address_map": _text_field(
                         "Address map", 'URL by brokerId, as JSON: {"broker-0:8080": "http://127.0.0.1:18080"}'
                     ),
-                    "address_template": _field(
+                    "address_template": _text_field(
                         "Address template",
-                        "For brokers that are not in the map: a URL with {host} and {port} of the brokerId",
+                        "URL for brokers that are not in the map; {host} and {port} are those of the brokerId",
                     ),
-                    "service_url": _field(
+                    "service_url": _text_field(
                         "Service URL",
-                        "For the extensible load manager: pulsar+ssl://broker-0:6651; empty: the brokers' own URLs",
+                        "For the extensible load manager: pulsar+ssl://broker-0:6651; if empty, the brokers' own URLs",
                     ),
                     "answer_timeout_seconds": {
                         "label": "Time-out",
@@ -152,5 +152,5 @@ def get_cli_commands() -> list[CLICommand]:
     return [ActionCommand("pulsar-rebalancer", what, lambda args: sys.exit(main(args.words)), [words])]
 
 
-def _field(label: str, description: str) -> dict[str, JsonValue]:
+def _text_field(label: str, description: str) -> dict[str, JsonValue]:
     return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}

@@ -51,9 +51,9 @@ class ArchiveError(RebalancerError):
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m pulsar_rebalancer_airflow.spark_archive",
-        description="Create a class-data archive of Spark's classes. The archive halves the application's start-up.",
+        description="Create a class-data archive, which halves Spark's start-up time.",
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="the archive's path, for the option spark_archive")
+    parser.add_argument("path", type=Path, metavar="PATH", help="path of the archive, for the option spark_archive")
     try:
         make_archive(parser.parse_args(arguments).path)
     except RebalancerError as error:
@@ -95,7 +95,7 @@ def make_archive(path: Path) -> None:
     # A folder next to the archive, so that an older archive is replaced atomically; its own, for parallel runs.
     with tempfile.TemporaryDirectory(dir=path.parent) as root:
         draft = Path(root) / path.name
-        run = _sample_run(root)
+        run = _create_sample_run(root)
         options = f"{JAVA_OPTIONS} -XX:ArchiveClassesAtExit={draft} -Xlog:cds=error"
         settings = [f"{name}={value}" for name, value in (CONF | LOCAL_CONF).items()]
         command = ["spark-submit", "--master", "local[2]", "--driver-java-options", options]
@@ -109,7 +109,7 @@ def make_archive(path: Path) -> None:
         draft.replace(path)
 
 
-def _sample_run(root: str) -> StoragePath:
+def _create_sample_run(root: str) -> StoragePath:
     storage, now = ClusterStorage(root, _CLUSTER), datetime.now(UTC)
     run = storage.new_run_folder(now)
     of_run: dict[str, Any] = {"cluster": _CLUSTER, "collected_at": now}

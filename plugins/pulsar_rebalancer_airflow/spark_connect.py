@@ -107,8 +107,8 @@ def _checked_localhost(host: str, port: int) -> str:
         for other in sorted(addresses - {str(ip_address(host))}):
             with suppress(OSError), socket.create_connection((other, port), _CONNECT_TIMEOUT_S):
                 raise _bad_setting(
-                    f"Spark would send the token to localhost, but {other}:{port} also answers. If this is the "
-                    "same server, set the host to localhost; otherwise, give the server another port"
+                    f"Spark would send the token to localhost, but {other}:{port} also answers. If both addresses "
+                    "belong to one server, set the host to localhost; otherwise, give the server another port"
                 )
     return "localhost"
 
@@ -117,7 +117,7 @@ def _bad_setting(problem: str) -> SettingsError:
     return SettingsError(Reason.WRONG_SETTING, problem)
 
 
-class ConnectedApplication:
+class SparkConnectApplication:
     """Runs an application in a child process of the task. The process does not need Java."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -141,7 +141,7 @@ class ConnectedApplication:
             self.stop_application()
             raise
         if code:
-            raise AirflowException(f"The application ended with exit code {code}. Its last lines:\n{''.join(last)}")
+            raise AirflowException(f"The application ended with exit code {code}. Last output:\n{''.join(last)}")
 
     def stop_application(self) -> None:
         self._process.terminate()

@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.in_force import holds_now, orders_sentence
+from pulsar_rebalancer.orders.in_force import all_holds, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, HandedOverPlan, HandedOverPlans, Question, ShownPlans
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -46,7 +46,7 @@ _MAX_TIME = datetime.max.replace(tzinfo=UTC)
 _Document = TypeVar("_Document", bound=StateDocument)
 
 
-class Accessor(Protocol):
+class StateAccessor(Protocol):
     """Read and write access to one asset's state: only the methods of Airflow's accessor used here."""
 
     def get(self, key: str, default: Any = None) -> Any: ...
@@ -103,11 +103,11 @@ class StoredState:
         if document is None:
             return model(), "missing" if last_committed_run(self.storage, _MAX_TIME) else ""
         try:
-            return model.parse(document, "it"), ""
+            return model.parse(document, "the document"), ""
         except SnapshotError as error:
             return model(), error.message
 
-    def last_plan(self) -> str:
+    def last_plan_id(self) -> str:
         return self.peek(DecisionState).plan_id
 
     def orders(
@@ -121,7 +121,7 @@ class StoredState:
         once = StoredState(cache(self.raw), self.storage)  # each read is a request to Airflow
         roll = once.peek(Roll)
         others = (once.peek(model) for model in (Control, Breaker, Question, Answers))
-        drains = roll.with_roll_drain(once.peek(Drains))
+        drains = roll.add_roll_drain(once.peek(Drains))
         return OrdersInForce.build(
             *others, roll, drains, lost=_lost_documents_text(once.lost_documents(models)), started_at=started_at
         )
@@ -134,7 +134,7 @@ class StoredState:
         `started_at` is as in `orders`; `origins` are the sources of the settings, by name, if known.
         """
         now, orders = datetime.now(UTC), replace(self.orders(started_at), setting_origins=origins or {})
-        closed = holds_now(settings, orders, now, JudgedRun(now, self.last_plan()))
+        closed = all_holds(settings, orders, now, JudgedRun(now, self.last_plan_id()))
         return orders_sentence(settings, closed, orders, now)
 
     def handed_over_plan(self, identity: str, airflow_run_id: str) -> HandedOverPlan | None:
@@ -156,7 +156,7 @@ class StoredState:
 class StateStore(StoredState):
     """Read and write access to one cluster's documents, through Airflow's accessor of the state asset."""
 
-    def __init__(self, accessor: Accessor, storage: ClusterStorage) -> None:
+    def __init__(self, accessor: StateAccessor, storage: ClusterStorage) -> None:
         super().__init__(accessor.get, storage)
         self._accessor = accessor
 
@@ -167,7 +167,7 @@ class StateStore(StoredState):
     def put(self, document: StateDocument) -> None:
         self._accessor.set(document.KEY, document.model_dump(mode="json"))
 
-    def write_missing(self) -> None:
+    def write_missing_documents(self) -> None:
         """Write missing documents before the first run is committed, so that later losses are noticed.
 
         Raises StateError `state_lost`.
@@ -176,14 +176,14 @@ class StateStore(StoredState):
         if lost := once.lost_documents():
             raise StateError(Reason.STATE_LOST, _lost_documents_text(lost))
         if any(once.raw(model.KEY) is None for model in ALL_DOCUMENTS):
-            self.replace_lost()
+            self.replace_lost_documents()
 
-    def replace_lost(self) -> None:
+    def replace_lost_documents(self) -> None:
         for model in ALL_DOCUMENTS:
             if self.raw(model.KEY) is None or self.lost_documents((model,)):
                 self.put(model())
 
-    def change_moves(self, change: Callable[[MovesState], MovesState]) -> None:
+    def change_moves_state(self, change: Callable[[MovesState], MovesState]) -> None:
         self.put(change(self.get(MovesState)))
 
 

@@ -20,12 +20,12 @@ from airflow.sdk.configuration import conf
 from pulsar_rebalancer.decide.validation import (
     KEYS,
     Result,
-    findings_of,
-    judged_tables,
     load_suite,
     make_validation,
     suite_failure,
+    suite_findings,
     suite_parameters,
+    suite_tables,
     suites_folder,
 )
 from pulsar_rebalancer.errors import RebalancerError
@@ -57,7 +57,7 @@ _CATEGORICAL_COLUMNS = {"bundles": ["cluster", "broker", "policy"]}
 log = logging.getLogger(__name__)
 
 
-def page_file(run: StoragePath) -> StoragePath:
+def validation_page(run: StoragePath) -> StoragePath:
     return run / "validation" / "index.html"
 
 
@@ -89,12 +89,12 @@ def _block_sentences(block: Any) -> Iterator[str]:
         yield one_line(str(block), MAX_QUOTED)
 
 
-def write_page(
+def write_validation_page(
     run: StoragePath, request: RunRequest, validation: Validation, results: Mapping[str, Sequence[Result]]
 ) -> None:
     """Write the page. An error is only logged, because the page does not affect the validation."""
     try:
-        page_file(run).write_bytes(_page_html(run, request, validation, results).encode(errors="replace"))
+        validation_page(run).write_bytes(_page_html(run, request, validation, results).encode(errors="replace"))
     except Exception:
         log.warning("the page of the validation result could not be written", exc_info=True)
 
@@ -143,7 +143,7 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
     damaged, or has another version.
     """
     snapshot = Snapshot(run)
-    settings, tables = snapshot.settings, judged_tables(snapshot)
+    settings, tables = snapshot.settings, suite_tables(snapshot)
     findings: list[Finding] = []
     judged: dict[str, list[Result]] = {}
     for name, table in tables.items():
@@ -154,12 +154,12 @@ def validate(run: StoragePath, suites: Path | None = None) -> Validation:
             log.exception("the expectation suite for table %s could not be run", name)
             findings.append(suite_failure(name, f"{type(error).__name__}: {error}"))
             continue
-        findings += findings_of(name, results)
+        findings += suite_findings(name, results)
         judged[name] = _json_value(results)
         (run / "validation" / f"{name}.json").write_json(judged[name])
     validation = make_validation(findings, tables, settings, _moves_state(run).unloads)
     validation.write(run)
-    write_page(run, snapshot.request, validation, judged)
+    write_validation_page(run, snapshot.request, validation, judged)
     return validation
 
 
@@ -194,7 +194,7 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, parameters: Mapping
     )
     results: list[Result] = outcome.to_json_dict()["results"]
     if len(results) != len(suite["expectations"]):
-        raise ValueError(f"{len(suite['expectations'])} expectations gave {len(results)} results")
+        raise ValueError(f"the suite has {len(suite['expectations'])} expectations but gave {len(results)} results")
     for result, said in zip(results, outcome.results, strict=True):
         result["wording"] = _safe_wording(said)
     return sorted(results, key=lambda result: int(result["expectation_config"]["meta"]["position"]))
@@ -211,19 +211,19 @@ def _safe_wording(result: Any) -> dict[str, str]:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _json_value(entry[:MAX_ROWS] if _is_rows(key, entry) else entry) for key, entry in value.items()}
+        return {key: _json_value(entry[:MAX_ROWS] if _has_rows(key, entry) else entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [_json_value(entry) for entry in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _is_rows(key: str, entry: Any) -> bool:
+def _has_rows(key: str, entry: Any) -> bool:
     return isinstance(entry, list) and "unexpected" in key
 
 
 def page_address(dag_id: str, run_id: str, folder: str) -> str:
     """Return the URL of a page on the API server; only its path if `[api] base_url` is not set."""
-    return _web_server() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_web_server()).path)
+    return _web_server_url() + page_path(dag_id, run_id, folder).removeprefix(urlsplit(_web_server_url()).path)
 
 
 def page_path(dag_id: str, run_id: str, folder: str) -> str:
@@ -232,10 +232,10 @@ def page_path(dag_id: str, run_id: str, folder: str) -> str:
 
 
 def base_path() -> str:
-    return urlsplit(_web_server()).path
+    return urlsplit(_web_server_url()).path
 
 
-def _web_server() -> str:
+def _web_server_url() -> str:
     return str(conf.get("api", "base_url", fallback="") or "").rstrip("/")
 
 
@@ -247,7 +247,7 @@ class ValidationLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: Any) -> str:
         """Return the path of the page; empty if the task wrote no page."""
         run = StoragePath(str(getattr(operator, "run", None) or ""))
-        if not run.uri or not page_file(run).exists():
+        if not run.uri or not validation_page(run).exists():
             return ""
         return page_path(ti_key.dag_id, ti_key.run_id, run.name)
 

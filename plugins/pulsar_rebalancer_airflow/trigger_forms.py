@@ -124,7 +124,7 @@ def maintenance_params() -> dict[str, Param]:
             True,
             type="boolean",
             title="Dry run",
-            description="only report what would change, with counts and bytes; scheduled runs always make the changes",
+            description="only report how many files and bytes would change; scheduled runs always make the changes",
         )
     }
 
@@ -138,13 +138,13 @@ _PAGE_TEXTS = {
         "docs/runs.md",
     ),
     "by_hand": (
-        "Moves, splits and drains on request. Trigger the DAG with an *Action*: the *plan* task shows what would move. "
-        "To carry out the plan, trigger the DAG again with only the plan's hash.",
+        "Moves or splits bundles, or drains brokers, on request. Trigger the DAG with an *Action*: the *plan* task "
+        "shows what would move. To carry out the plan, trigger the DAG again with only the plan's hash.",
         ("mode", "max_awaiting_minutes"),
         "docs/control.md",
     ),
     "control": (
-        "Pauses and stops runs, and manages the state. Trigger the DAG with an *Action* and a reason.",
+        "Pauses and stops runs, and manages the cluster's state. Trigger the DAG with an *Action* and a reason.",
         ("mode",),
         "docs/control.md",
     ),
@@ -154,18 +154,18 @@ _PAGE_TEXTS = {
         "docs/control.md",
     ),
     "maintenance": (
-        "Compacts and deletes old files once a day. A manual run only reports the changes, unless *Dry run* is off.",
+        "Compacts and deletes old files once a day. If *Dry run* is on, a manual run only reports the changes.",
         ("retention_days", "history_days"),
         "docs/operations.md",
     ),
     "roll": (
-        "Restarts brokers one after the other: each is drained, restarts and gets its bundles back. The first run only "
+        "Restarts brokers one by one: each broker is drained, restarts, and gets its bundles back. The first run only "
         "shows the order and the duration. To begin, trigger the DAG again with only the *Plan* id from the first run.",
         ("mode", "roll_restart_dag", "roll_wait_minutes"),
         "docs/rolling-restarts.md",
     ),
     "replay": (
-        "Replays recorded runs with other settings. Nothing is moved. The run's tab *Balance* has the report.",
+        "Replays recorded runs with other settings. Nothing is moved. The run's tab *Balance* shows the report.",
         ("strategy", "retention_days"),
         "docs/replay.md",
     ),
@@ -177,7 +177,7 @@ _PAGE_TEXTS = {
 }
 
 
-def dag_page(kind: str, entry: ClusterEntry) -> str:
+def dag_doc_md(kind: str, entry: ClusterEntry) -> str:
     about, settings, document = _PAGE_TEXTS[kind]
     rows = "".join(f"| `{name}` | {getattr(entry.settings, name)} |\n" for name in settings)
     if "strategy" in settings:
@@ -186,7 +186,7 @@ def dag_page(kind: str, entry: ClusterEntry) -> str:
     return f"### Cluster `{entry.name}`\n\n{about}\n\n| setting | value |\n|---|---|\n{rows}\nMore: `{document}`.\n"
 
 
-def broken_page(entry: ClusterEntry) -> str:
+def broken_entry_doc_md(entry: ClusterEntry) -> str:
     """Return Markdown that explains the error in a cluster's entry, for the cluster's only DAG."""
     error = entry.error.replace("`", "'")
     return f"### The entry `{entry.name}` of the clusters file cannot be used\n\n```\n{error}\n```\n"

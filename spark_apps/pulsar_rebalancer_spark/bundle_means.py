@@ -45,7 +45,7 @@ def update(bundles: DataFrame, previous_means: DataFrame, *, is_shared: bool, ke
         F.col("samples").alias("samples_before"),
         *(F.col(name).alias(f"{name}_before") for name in (*TRAFFIC, *LONG_TERM_RATES)),
     )
-    reported = _with_largest_values(bundles) if is_shared else bundles.withColumn("keeps", F.lit(True))
+    reported = _with_largest_reported_values(bundles) if is_shared else bundles.withColumn("keeps", F.lit(True))
     now = {name: F.coalesce(*([f"{name}_largest"] if is_shared else []), name, F.lit(0.0)) for name in TRAFFIC}
     long = F.least(F.coalesce("samples_before", F.lit(0)) + 1, F.lit(LONG_TERM_SAMPLES))
     short = F.least(long, F.lit(MAX_SAMPLES))
@@ -68,8 +68,8 @@ def means_table(updated_bundles: DataFrame) -> DataFrame:
     return updated_bundles.where(F.col("keeps") & F.col("samples").isNotNull()).select(*means)
 
 
-def with_parts(means: DataFrame, parts: DataFrame) -> DataFrame:
-    """Return the means with rows for the parts of split bundles, as in `run.bundle_columns.with_parts`."""
+def add_parts(means: DataFrame, parts: DataFrame) -> DataFrame:
+    """Return the means with rows for the parts of split bundles, as in `run.bundle_columns.add_parts`."""
     shared = {name: F.col(name) * F.col("share") for name in (*TRAFFIC, *LONG_TERM_RATES)}
     split = means.join(F.broadcast(parts), on=_KEY, how="inner")
     carried = split.withColumns({"bundle": F.col("part"), **shared}).select(*means.columns)
@@ -78,7 +78,7 @@ def with_parts(means: DataFrame, parts: DataFrame) -> DataFrame:
     return means.union(carried.join(F.broadcast(known), on=_KEY, how="left_anti"))
 
 
-def _with_largest_values(bundles: DataFrame) -> DataFrame:
+def _with_largest_reported_values(bundles: DataFrame) -> DataFrame:
     several = bundles.where(F.col("owners") > 1).groupBy(*_KEY)
     largest = several.agg(F.min("broker").alias("keeper"), *(F.max(name).alias(f"{name}_largest") for name in TRAFFIC))
     joined = bundles.join(F.broadcast(largest), on=_KEY, how="left")
@@ -147,16 +147,16 @@ def bundles_of_run(spark: SparkSession, run: RunInput) -> DataFrame:
     bundles = bundles.select("cluster", "broker", "bundle", "owners", *TRAFFIC)
     known = read_frame(spark, [run.known_means_file], MEANS) if run.known_means_file else empty_frame(spark, MEANS)
     if run.known_means_file and run.parts_of_split_bundles:
-        known = with_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
+        known = add_parts(known, literal(spark, run.parts_of_split_bundles, PARTS))
     if partition_count(spark) == 1:
         bundles, known = bundles.coalesce(1), known.coalesce(1)
-    if run.validation.quarantined:
-        rows = [{"cluster": run.cluster, "bundle": name} for name in run.validation.quarantined]
+    if run.validation.quarantine_reasons:
+        rows = [{"cluster": run.cluster, "bundle": name} for name in run.validation.quarantine_reasons]
         left_out = literal(spark, rows, QUARANTINED).withColumn("refused", F.lit(True))
         bundles = bundles.join(F.broadcast(left_out), on=["cluster", "bundle"], how="left").fillna({"refused": False})
     else:
         bundles = bundles.withColumn("refused", F.lit(False))
-    return update(bundles, known, is_shared=run.may_share_bundles, keep_missing=bool(run.silent_brokers))
+    return update(bundles, known, is_shared=run.may_repeat_bundles, keep_missing=bool(run.silent_brokers))
 
 
 def store_means(run: RunInput, bundles: DataFrame) -> None:
@@ -165,7 +165,7 @@ def store_means(run: RunInput, bundles: DataFrame) -> None:
         _write_means(run, bundles)
 
 
-def means_of_sample(run: RunInput, bundles: Callable[[], DataFrame], wait_for_means: Callable[[], None]) -> StoragePath:
+def write_new_means(run: RunInput, bundles: Callable[[], DataFrame], wait_for_means: Callable[[], None]) -> StoragePath:
     """Write the means after this sample if necessary, and return their file for the next run.
 
     `bundles` returns the bundles with their means; `wait_for_means` waits until `store_means` has finished.

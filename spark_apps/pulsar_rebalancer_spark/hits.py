@@ -68,7 +68,7 @@ def with_hit_counts(pairs: DataFrame) -> DataFrame:
     )
 
 
-def with_fired(pairs: DataFrame) -> DataFrame:
+def with_fired_flag(pairs: DataFrame) -> DataFrame:
     """Return the counted pairs with whether they fire, as `JudgedPair` by cluster.
 
     A pair fires when either broker has enough hits; in a forced run, when its gap reaches that run's threshold.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _KEY = ("cluster", "pool")
 
 
-def paired_brokers(brokers: DataFrame) -> DataFrame:
+def broker_pairs(brokers: DataFrame) -> DataFrame:
     """Return the pairs of scored brokers, numbered by pool from the outermost inwards.
 
     `source` is the hotter broker and `destination` the colder, each with all its columns; names break ties. If the

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from pulsar_rebalancer.decide import plan_files, run_plan
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_plan import learning_of
+from pulsar_rebalancer.decide.run_plan import learn_from_run
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
@@ -31,8 +31,8 @@ from pulsar_rebalancer.strategies.sample import ClusterSample, Judge, JudgedPair
 from pulsar_rebalancer.strategies.scoring import SCORED
 from pulsar_rebalancer.texts import number_of
 from pulsar_rebalancer_spark import bundle_means
-from pulsar_rebalancer_spark.hits import with_fired, with_gaps, with_hit_counts, with_stored_hits
-from pulsar_rebalancer_spark.pairing import paired_brokers
+from pulsar_rebalancer_spark.hits import with_fired_flag, with_gaps, with_hit_counts, with_stored_hits
+from pulsar_rebalancer_spark.pairing import broker_pairs
 from pulsar_rebalancer_spark.scoring import scored_brokers
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def decide_run(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
     plan = run.folder / "plan"
     plan.delete()
     if not run.brokers:
-        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: the table brokers has no broker of {run.cluster}")
+        raise SnapshotError(Reason.FILE_DAMAGED, f"{run.folder.uri}: table brokers lists no broker of {run.cluster}")
     with ThreadPoolExecutor(max_workers=1) as beside:
         tuned = beside.submit(lambda: _tuned_session(spark(), run))
         _ = run.known_means_file  # once for both threads, while Spark starts
@@ -77,11 +77,11 @@ def decide_run(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         kept = beside.submit(lambda: bundle_means.store_means(run, held.result()))
 
         def means() -> StoragePath:
-            return bundle_means.means_of_sample(run, held.result, kept.result)
+            return bundle_means.write_new_means(run, held.result, kept.result)
 
         try:
             # While Spark starts and computes the means.
-            learned = learning_of(run)
+            learned = learn_from_run(run)
             learned.write_costs(run)
             bundles = RunBundles(run, means, learned.bundle_loads)
             planned = run_plan.plan_run(run, bundles, learned, _make_judge(tuned.result, run))
@@ -89,7 +89,7 @@ def decide_run(spark: Callable[[], SparkSession], run: RunInput) -> Summary:
         finally:
             if not run.hit_rules.counts:
                 run.new_means_file.delete()
-    return plan_files.write_run(run, planned)
+    return plan_files.write_run_plan(run, planned)
 
 
 def judged_pairs(brokers: DataFrame, stored_hits: DataFrame, rules: DataFrame) -> DataFrame:
@@ -97,10 +97,10 @@ def judged_pairs(brokers: DataFrame, stored_hits: DataFrame, rules: DataFrame) -
     return (
         brokers.transform(scored_brokers, rules)
         .transform(with_stored_hits, stored_hits)
-        .transform(paired_brokers)
+        .transform(broker_pairs)
         .transform(with_gaps)
         .transform(with_hit_counts)
-        .transform(with_fired)
+        .transform(with_fired_flag)
     )
 
 
@@ -113,7 +113,7 @@ def stored_hits_rows(cluster: str, sample: ClusterSample, hits: Mapping[str, Hit
 
 
 def rule_row(cluster: str, sample: ClusterSample, hot_score: float) -> dict[str, Cell]:
-    counting = {"judges": sample.counting.is_judged, "counts": sample.counting.counts}
+    counting = {"judges": sample.counting.judges_sample, "counts": sample.counting.counts}
     thresholds = {"hot_threshold": hot_score, "force_threshold": sample.force_threshold}
     return {"cluster": cluster} | {name: getattr(sample.settings, name) for name in _SETTINGS} | thresholds | counting
 
@@ -149,7 +149,7 @@ def _tuned_session(spark: SparkSession, run: RunInput) -> SparkSession:
 def _plan_report(summary: Summary, seconds: float) -> str:
     scores = f"{summary.score_min:.1f} to {summary.score_max:.1f}" if summary.brokers else "none"
     lines = [
-        f"{summary.cluster}: {number_of(summary.brokers, 'broker')}, scores {scores} %, sample {summary.counting}",
+        f"{summary.cluster}: {number_of(summary.brokers, 'broker')}, scores {scores} %, sample: {summary.counting}",
         f"  {summary.resolved.settings.strategy}: {summary.sentence}",
         f"  {number_of(summary.bundles_taken, 'bundle')} to move in {number_of(summary.waves, 'wave')}",
     ]
@@ -157,8 +157,8 @@ def _plan_report(summary: Summary, seconds: float) -> str:
         reasons = ", ".join(f"{reason} {count}" for reason, count in summary.bundle_skip_reasons.items())
         lines.append(f"  passed over: {reasons}")
     if summary.bundles_taken:
-        lines.append(f"  predicted scores {summary.predicted_min:.1f} to {summary.predicted_max:.1f} percent")
-    return "\n".join([*lines, f"  plan {summary.plan_id} {summary.hash[:16]} in {seconds:.1f} s"])
+        lines.append(f"  predicted scores {summary.predicted_min:.1f} to {summary.predicted_max:.1f} %")
+    return "\n".join([*lines, f"  plan {summary.plan_id} (hash {summary.hash[:16]}), made in {seconds:.1f} s"])
 
 
 def _error_text(error: BaseException, root: str) -> str:

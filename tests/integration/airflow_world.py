@@ -39,7 +39,7 @@ from pulsar_rebalancer_airflow.state_store import moves_asset, state_asset
 from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build_cluster
-from pulsar_simulator.serve import RunningCluster, running
+from pulsar_simulator.serve import RunningCluster, serve
 from pulsar_simulator.timeline import RealClock
 
 Document = TypeVar("Document", bound=StateDocument)
@@ -269,7 +269,7 @@ def world(name: str, folder: Path, **settings: Any) -> Iterator[World]:
     # Brokers that look at themselves every second: each run sees what the last one did, and no report is old.
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     cluster = build_cluster(brokers=4, bundles=60, noise=NO_NOISE, timing=timing, clock=RealClock())
-    with running(cluster) as served:
+    with serve(cluster) as served:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         connection = {"conn_type": "pulsar_admin", "host": host, "password": served.token}
         with dags(name, folder, connection, **settings) as root:

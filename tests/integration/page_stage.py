@@ -22,7 +22,7 @@ from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build_cluster
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import serve
 from pulsar_simulator.timeline import RealClock
 
 PICTURES = CHECKOUT / "docs" / "pictures" if os.environ.get("DRAW_PICTURES") else None
@@ -216,7 +216,7 @@ def stages(folder: Path, parts: Collection[Part]) -> Iterator[dict[str, Stage]]:
         for part in parts:
             size = {"brokers": part.brokers, "bundles": part.bundles}
             clusters[part.name] = build_cluster(**size, noise=NO_NOISE, timing=timing, clock=RealClock())
-            served = stack.enter_context(running(clusters[part.name]))
+            served = stack.enter_context(serve(clusters[part.name]))
             host = ",".join(url.removeprefix("http://") for url in served.urls)
             connections[part.name] = {"conn_type": "pulsar_admin", "host": host, "password": served.token}
         home = Home(

@@ -168,7 +168,7 @@ def test_a_plan_is_carried_out_once_a_person_approves_it(wise, url):
     assert len(moves) == 2
     assert summary.bundle_skip_reasons == {}
     assert ends(done) == ends(latest)
-    assert outcome.counts == {"moved": len(moves)}
+    assert outcome.move_counts == {"moved": len(moves)}
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.carries_out) == ("ada", hash_of(latest))
     assert "approved by ada (it is quiet now): 2 bundles to move" in outcome_text(outcome, done.folder)

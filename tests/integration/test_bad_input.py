@@ -192,7 +192,7 @@ def moved_as_ruled(row: Row, run: Outcome, concerned: str) -> None:
         assert concerned not in {broker for move in moves for broker in (move.source, move.destination)}
     else:
         assert concerned in {move.source for move in moves}
-    assert Validation.read(run.folder).quarantined.keys().isdisjoint({move.bundle for move in moves})
+    assert Validation.read(run.folder).quarantine_reasons.keys().isdisjoint({move.bundle for move in moves})
 
 
 def found_as_told(row: Row, validation: Validation, concerned: str) -> None:
@@ -227,4 +227,4 @@ def counted_as_ruled(cluster: World, row: Row, run: Outcome, concerned: str, bef
     if row.ends in (HELD, UNLOAD):
         assert Summary.read(run.folder).bundles_taken == 1
     if row.ends == UNLOAD:
-        assert Written.read(run.folder).counts == {row.reason: 1}
+        assert Written.read(run.folder).move_counts == {row.reason: 1}

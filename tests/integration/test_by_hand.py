@@ -68,7 +68,7 @@ def test_shown_plan_is_carried_out(hand, ends, unloaded):
     (move,) = read_moves(unloaded.folder)
     assert (move.source, move.destination) == ends
     assert hand.served.cluster.owner(move.bundle) == move.destination
-    assert Written.read(unloaded.folder).counts == {"moved": 1}
+    assert Written.read(unloaded.folder).move_counts == {"moved": 1}
     by_hand = Summary.read(unloaded.folder).by_hand
     assert by_hand is not None
     assert by_hand.by == "tester"
@@ -92,7 +92,7 @@ def test_a_drain_is_served_interval_by_interval_until_the_broker_is_released(han
     assert hand.run("by_hand", plan=shown.xcom("plan")["plan"]).state == "success"
     assert hand.queued() == []
     # A run that was decided before the mark brings nothing there.
-    assert Written.read(hand.go_on(early).folder).counts == {"draining": 1}
+    assert Written.read(hand.go_on(early).folder).move_counts == {"draining": 1}
     assert cluster.owner(elsewhere) == ends[0]
     first, second = hand.run(), hand.run()
 

@@ -23,10 +23,10 @@ from tests.metrics_receiver import Received, receiving
 from tests.patience import PATIENCE, awaited
 
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
+from pulsar_rebalancer.run.plan import Summary, read_moves, read_plan_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.embedded import MakeRunError
 from pulsar_rebalancer_airflow.embedded.airflow_home import CHECKOUT, AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 from pulsar_rebalancer_airflow.spark_archive import cached_archive
@@ -36,7 +36,7 @@ from pulsar_simulator.faults import FaultKind
 from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build_cluster
-from pulsar_simulator.serve import RunningCluster, running
+from pulsar_simulator.serve import RunningCluster, serve
 from pulsar_simulator.timeline import RealClock
 
 pytestmark = pytest.mark.system
@@ -107,7 +107,7 @@ class Home(AirflowHome):
 
 
 def refusal(airflow: LocalAirflow, field: str, value: Any) -> str:
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(MakeRunError) as caught:
         airflow.trigger(DAG, {field: value})
     return str(caught.value)
 
@@ -152,10 +152,10 @@ class Other:
         self.cluster = quick_cluster()
         self.cluster.faults.add(FaultKind.SLOW, path="/unload", amount=60, times=UNLOADS)
         self._unloads = 0
-        self._hop = self.cluster.unload_at
+        self._hop = self.cluster.unload_via
         self._meanwhile = self._run = ""
 
-    def unload_at(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
+    def unload_via(self, at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
         further = self._hop(at, namespace, range_text, destination)
         self._unloads += further is None
         return further
@@ -168,7 +168,7 @@ class Other:
         self._run = airflow.trigger(CONTROL, {"action": "stop", "reason": "second"})
         state = airflow.home.storage_folder / "west" / "state"
         during(lambda: any("second" in noted.read_text() for noted in state.glob("change-*-stop.json")), airflow, WEST)
-        self._meanwhile = airflow.run(CONTROL, busy)["state"]
+        self._meanwhile = airflow.get_run(CONTROL, busy)["state"]
         self.cluster.faults.clear()
 
     def ended(self, airflow: LocalAirflow) -> Stop:
@@ -240,12 +240,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder: Path = tmp_path_factory.mktemp("killed")
     unloads: Counter[str] = Counter()
     silent = threading.Event()
-    hop = cluster.unload_at
+    hop = cluster.unload_via
     # While it exists, *record* waits after it has written to the store.
     obstacle = folder / "record_waits"
     obstacle.touch()
 
-    def unload_at(at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
+    def unload_via(at: int, namespace: str, range_text: str, destination: str | None = None) -> Any:
         further = hop(at, namespace, range_text, destination)
         if further is None:
             unloads[f"{namespace}/{range_text}"] += 1
@@ -256,13 +256,13 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
     with (
         pytest.MonkeyPatch.context() as patch,
-        running(cluster) as served,
-        running(other.cluster) as served_west,
+        serve(cluster) as served,
+        serve(other.cluster) as served_west,
         receiving() as metrics,
         Processes() as processes,
     ):
-        patch.setattr(cluster, "unload_at", unload_at)
-        patch.setattr(other.cluster, "unload_at", other.unload_at)
+        patch.setattr(cluster, "unload_via", unload_via)
+        patch.setattr(other.cluster, "unload_via", other.unload_via)
         home = Home(
             folder=folder / "airflow",
             cluster_settings={"east": SETTINGS, "west": SETTINGS | {"connection": "west", "unload_concurrency": 1}},
@@ -302,7 +302,7 @@ def test_record_that_is_killed_before_and_after_its_write_counts_once(story: Sto
 
     assert story.scheduled.run["state"] == "success"
     assert story.scheduled.tries["record"] == 3
-    assert recorded.model_copy(update={"plan_hash": ""}) == read_state(story.scheduled.folder)
+    assert recorded.model_copy(update={"plan_hash": ""}) == read_plan_state(story.scheduled.folder)
     assert (recorded.seq, set(recorded.hits.values())) == (1, {(0, 1)})
     seen = (story.manual.folder / "input" / "state.json").read_json()["decision"]
     assert DecisionState.parse(seen, "it") == recorded
@@ -314,7 +314,7 @@ def test_a_gate_and_a_wave_whose_processes_are_killed_are_carried_on(story: Stor
     assert {"record": 3, "gate": 2, "unload": 2}.items() <= story.scheduled.tries.items()
     assert len(moves) > 2
     assert {move.bundle: story.cluster.owner(move.bundle) for move in moves} == {m.bundle: m.destination for m in moves}
-    assert Outcome.read(story.scheduled.folder).counts == {"moved": len(moves)}
+    assert Outcome.read(story.scheduled.folder).move_counts == {"moved": len(moves)}
     assert story.unloads == dict.fromkeys((move.bundle for move in moves), 1)
 
 
@@ -344,5 +344,5 @@ def test_a_stop_waits_for_no_other_run_of_the_control_dag(story: Story) -> None:
     assert left > 0
     assert stop.meanwhile == "running"
     assert (stop.run.run["state"], stop.run.tries["unload"]) == ("failed", 1)
-    assert Outcome.read(stop.run.folder).counts == {"stopped": left, "moved": stop.unloads}
+    assert Outcome.read(stop.run.folder).move_counts == {"stopped": left, "moved": stop.unloads}
     assert stop.answer["stopped"] == {"finished": {last: "moved"}, "unfinished": [], "not_begun": left}

@@ -82,7 +82,7 @@ def _accessible(chromium: Browser) -> Iterator[None]:
         ("east", "waiting", "points (hit"),
         ("large", "moved", "each verified on its new broker"),
         ("three", "waiting", "broker-0 and broker-2 differ by"),
-        ("single", "balanced", "Only one broker can be compared, so there is nothing to balance."),
+        ("single", "balanced", "Fewer than two brokers can be compared, so there is nothing to balance."),
         ("even", "balanced", "4 brokers are within"),
         ("stuck", "unbalanced", "Why "),
         ("quiet", "would move", "Nothing is moved, because the mode is observe."),

@@ -32,7 +32,7 @@ from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABL
 from pulsar_rebalancer_airflow.overview import airflow_facts
 from pulsar_rebalancer_airflow.overview.routes import app
 from pulsar_rebalancer_airflow.state_store import ALL_DOCUMENTS
-from pulsar_rebalancer_airflow.suites import page_file
+from pulsar_rebalancer_airflow.suites import validation_page
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +69,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoragePath:
     scene.namespace = f"acme/{HOSTILE}"
     history(scene, datetime.now(UTC), 1)
     found = scene.run(datetime.now(UTC))
-    page_file(found).write_bytes(b"<h1>east</h1>")
+    validation_page(found).write_bytes(b"<h1>east</h1>")
     replay = ClusterStorage(str(tmp_path / "root"), "east").replays / found.name
     (replay / "request.json").write_bytes((found / "input" / "settings.json").read_bytes())
     (replay / "report.html").write_bytes(b"<h1>replay</h1>")
@@ -227,7 +227,7 @@ SOON, LATER = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, 2))
     [
         ("by_hand", {"action": "release"}, "broker", "Choose at least one broker."),
         ("by_hand", {"action": "release", "broker": [broker(0)]}, "broker", "Drained brokers: a:1."),
-        ("control", {"action": "pause", "until": SOON.isoformat()}, "until", "(bob: disks) ends later"),
+        ("control", {"action": "pause", "until": SOON.isoformat()}, "until", "(bob: disks) first, because"),
         ("control", {"action": "freeze", "subject": "t/n", "until": "2026-01-02T03:04:05Z"}, "until", "in the past"),
         ("control", {"action": "skip_broker", "subject": "x:1"}, "subject", "not the turn of x:1"),
         ("roll", {"brokers": ["x:1"]}, "brokers", "These are not among the 4 active brokers: x:1."),

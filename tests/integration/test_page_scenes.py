@@ -81,7 +81,7 @@ def test_waiting_and_paused(stage: Stage) -> None:
         stage.open()
         assert stage.chromium.run(f"{button}.disabled") is is_paused
         why = stage.chromium.run(f"document.getElementById({button}.getAttribute('aria-describedby'))?.textContent")
-        said = f"{stage.dag('control')} is paused in Airflow: its buttons work again when it is unpaused."
+        said = f"{stage.dag('control')} is paused in Airflow. Unpause the DAG to use its buttons."
         assert why == (said if is_paused else None)
         assert stage.chromium.run("document.querySelector('[data-key=\"act Balance now…\"]').disabled") is False
 
@@ -172,7 +172,7 @@ def test_a_broker_is_drained_until_it_is_released(stage: Stage) -> None:
     assert stage.carries_out() == "success"
     told(stage.chromium, "done The broker is marked as drained; the next runs move its bundles.")
     # Its heartbeat bundle, which never leaves it, does not count.
-    stage.says("balanced", "drained by admin: a test", "no bundle is left.")
+    stage.says("balanced", "drained by admin: a test", "no bundle remains.")
     # It may keep a bundle without topics, which no load report lists.
     drained = min(stage.cluster.state()["brokers"], key=lambda broker: broker["broker"])
     assert drained["msg_rate"] == 0

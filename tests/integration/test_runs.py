@@ -13,7 +13,7 @@ from tests.integration.airflow_world import Outcome, World, world
 
 from pulsar_rebalancer.run.outcome import BundleClientGaps
 from pulsar_rebalancer.run.outcome import Outcome as Written
-from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
+from pulsar_rebalancer.run.plan import Summary, read_moves, read_plan_state
 from pulsar_rebalancer.storage.documents import CommitMark, last_committed_run
 
 pytestmark = pytest.mark.integration
@@ -67,7 +67,7 @@ def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second
     assert east.decision().plan_id == summary.plan_id
     assert all(east.served.cluster.owner(move.bundle) == move.destination for move in moves)
     outcome = Written.read(second.folder)
-    assert outcome.counts == {"moved": len(moves)}
+    assert outcome.move_counts == {"moved": len(moves)}
     assert outcome.client_gap is not None
     assert (outcome.client_gap.moves, outcome.client_gap.unknown, outcome.client_gap.not_back) == (len(moves), 0, 0)
     away = [
@@ -79,7 +79,7 @@ def test_the_second_run_balances_the_cluster(east: World, first: Outcome, second
     assert {b: u.outcome for b, u in east.moves().unloads.items()} == {move.bundle: "moved" for move in moves}
     assert east.score_range() < summary.score_range / 2
     assert [CommitMark.read(run.folder).seq for run in (first, second)] == [1, 2]
-    assert BundleClientGaps.FILE in east.storage.state.names()
+    assert BundleClientGaps.FILE in east.storage.state.entry_names()
 
 
 def test_asset_events_follow_only_runs_that_moved_something(east: World, second: Outcome) -> None:
@@ -94,7 +94,7 @@ def test_asset_events_follow_only_runs_that_moved_something(east: World, second:
 def test_a_run_that_is_carried_on_again_does_nothing_twice(east: World, second: Outcome) -> None:
     before = (east.decision(), east.moves())
 
-    with mock.patch.object(east.served.cluster, "unload_at", side_effect=AssertionError("unloaded again")) as unload:
+    with mock.patch.object(east.served.cluster, "unload_via", side_effect=AssertionError("unloaded again")) as unload:
         again = east.run_again(second, "record")
 
     assert again.state == "success"
@@ -160,7 +160,7 @@ def test_a_lost_state_blocks_until_it_is_restored_and_orders_are_given_again(eas
     assert east.run().states["collect"] == "failed"
     assert east.run("control", action="restore", reason="database was lost").state == "success"
 
-    restored = read_state(last).without_restarts()
+    restored = read_plan_state(last).with_hits_reset()
     assert east.decision() == restored.model_copy(update={"seq": before.seq + 1, "plan_id": ""})
     assert east.run("control", action="show").xcom("control")["state"]["seq"] == before.seq + 1
 

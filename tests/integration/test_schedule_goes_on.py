@@ -19,7 +19,7 @@ from pulsar_simulator.cluster import Cluster as SimulatedCluster
 from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import build_cluster
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import serve
 from pulsar_simulator.timeline import RealClock
 
 pytestmark = pytest.mark.system
@@ -119,7 +119,7 @@ class Cluster:
 
     def scheduled_after(self, run_id: str) -> Any:
         """The next scheduled run that begins once a run has ended; None when there is none."""
-        end = self.airflow.run(DAG, run_id)["end_date"]
+        end = self.airflow.get_run(DAG, run_id)["end_date"]
         return awaited(lambda: [run for run in self.runs("scheduled") if (run["start_date"] or "") >= end])
 
 
@@ -133,7 +133,7 @@ def east(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     timing = Timing(stats_period=1, host_check_period=1, report_max_interval=5)
     simulated = build_cluster(brokers=4, bundles=60, noise=NO_NOISE, timing=timing, clock=RealClock())
     spark = SparkConnectServer(folder)  # one Spark for all runs: starting it would take most of each run's time
-    with spark, running(simulated) as served, Schedulers() as processes:
+    with spark, serve(simulated) as served, Schedulers() as processes:
         host = ",".join(url.removeprefix("http://") for url in served.urls)
         home = Impatient(
             folder=folder / "airflow",

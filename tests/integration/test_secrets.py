@@ -126,7 +126,7 @@ def test_no_secret_is_left_anywhere(tmp_path, monkeypatch, capfd, caplog):
     said = capfd.readouterr()
     assert (good.state, {run.state for run in ended}) == ("success", {"success"})
     assert good.xcom("report")["moved"] > 0
-    assert set(Validation.read(good.folder).quarantined) & set(BUNDLES)
+    assert set(Validation.read(good.folder).quarantine_reasons) & set(BUNDLES)
     assert RunRequest.read(good.folder).params.force == texts.cleaned_input(typed)
     assert not list(work.iterdir())
     assert {run.states["collect"] for run in failed} == {"failed"}

@@ -74,7 +74,7 @@ def test_its_parts_carry_on_with_their_share_of_its_means(split, first, done):
     cluster = split.served.cluster
     for part in done.share_by_part:
         cluster.scale_load(0.5, bundle=part)
-    cluster.samples.take_statistics(cluster.clock.now(), cluster.ownership.owner)
+    cluster.samples.end_stats_period(cluster.clock.now(), cluster.ownership.owner)
     second = split.run()
     assert second.state == "success"
     means = means_of(split)

@@ -8,7 +8,7 @@ from tests.include.pulsar_rebalancer.replay.recorded import FOUR, Run
 from tests.include.pulsar_rebalancer.run_folders import stored_run
 from tests.integration.airflow_world import World, world
 
-from pulsar_rebalancer.run.compacted_tables import complete_runs
+from pulsar_rebalancer.run.compacted_tables import compacted_runs
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.overview.run_answers import stored_report
 
@@ -39,7 +39,7 @@ def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north, tmp_path):
     assert done.state == "success"
     assert done.xcom("maintain")["steps"] == planned.xcom("maintain")["steps"]
     assert not run.exists()
-    assert complete_runs(north.storage, long_ago.date()) == {run.name, *hot}
+    assert compacted_runs(north.storage, long_ago.date()) == {run.name, *hot}
 
     stretch = {"start": noon.isoformat(), "end": (noon + timedelta(minutes=6)).isoformat()}
     eager = {"strategy": "AvgShedder", "hit_count_high": 1, "min_unload_message": 10}
@@ -48,7 +48,7 @@ def test_a_day_that_is_over_is_compacted_and_can_be_replayed(north, tmp_path):
     answer = asked.xcom("replay")
     assert (answer["variants"], answer["coverage"]["samples"], answer["coverage"]["expected"]) == (3, 3, 6)
     assert answer["picked"] == "AvgShedder, hit_count_high 1, min_unload_message 10"
-    (name,) = north.storage.replays.names()
+    (name,) = north.storage.replays.entry_names()
     report = stored_report(north.storage.root, "pulsar_replay__north", asked.run.run_id, name)
     assert report is not None
     assert "3 of 6 samples (50.0%)" in report.decode()

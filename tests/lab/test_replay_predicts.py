@@ -18,7 +18,7 @@ from pulsar_rebalancer.replay.balancer import Balancer, IndexedMove
 from pulsar_rebalancer.replay.closed_loop import MIN_LEARNING_SAMPLES, replay
 from pulsar_rebalancer.replay.columns import Roster
 from pulsar_rebalancer.replay.minute import NO_POLICIES, Minute
-from pulsar_rebalancer.replay.recording import KeptSample, Writer, coverage_of
+from pulsar_rebalancer.replay.recording import KeptSample, SampleWriter, coverage_of
 from pulsar_rebalancer.replay.samples import Recording
 from pulsar_rebalancer.replay.variants import Variant
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES
@@ -55,7 +55,7 @@ def cluster(seed: int, minutes: int) -> RunSpec:
     return spec
 
 
-def real(spec: RunSpec, settings: Settings, minutes: int, writer: Writer | None = None) -> Real:
+def real(spec: RunSpec, settings: Settings, minutes: int, writer: SampleWriter | None = None) -> Real:
     balancer, found = Balancer(Roster(spec.brokers.names, spec.workload.bundles.names), settings), Real([], [])
     simulation = Simulation(spec)
     for number in range(minutes):
@@ -70,7 +70,7 @@ def real(spec: RunSpec, settings: Settings, minutes: int, writer: Writer | None 
     return found
 
 
-def kept(minute: Minute, writer: Writer) -> KeptSample:
+def kept(minute: Minute, writer: SampleWriter) -> KeptSample:
     brokers, count = minute.broker_loads, len(minute.broker_loads.registered)
     unknown = np.full((len(RESOURCES), count), np.nan)
     usage, limits = unknown.copy(), unknown.copy()
@@ -95,7 +95,7 @@ def kept(minute: Minute, writer: Writer) -> KeptSample:
 
 
 def recorded(spec: RunSpec, minutes: int, folder: Path) -> Recording:
-    writer = Writer(StoragePath(str(folder)))
+    writer = SampleWriter(StoragePath(str(folder)))
     for names, known in ((spec.brokers.names, writer.brokers), (spec.workload.bundles.names, writer.bundles)):
         for name in names:
             known.number(name)

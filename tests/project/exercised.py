@@ -51,8 +51,8 @@ from pulsar_rebalancer.orders.roll_document import parse_roll_form
 from pulsar_rebalancer.run.request import parse_form
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow import spark_archive
-from pulsar_rebalancer_airflow.embedded.__main__ import _own_cluster, _parser
-from pulsar_rebalancer_airflow.hooks import PulsarAdminHook, _settings
+from pulsar_rebalancer_airflow.embedded.__main__ import _existing_cluster, _parser
+from pulsar_rebalancer_airflow.hooks import PulsarAdminHook, _admin_connection
 from pulsar_rebalancer_airflow.notifications import receiver_urls
 from pulsar_simulator.configuration import Configuration
 
@@ -105,9 +105,9 @@ def embedded(words: list[str]) -> Any:
 
 def observes(words: list[str]) -> None:
     """Two locks against moving anything."""
-    name, entry, connection = _own_cluster(embedded(words))
+    name, entry, connection = _existing_cluster(embedded(words))
     assert (name, entry["mode"]) == ("own-broker-8080", "observe")
-    found = _settings(Connection.from_json(json.dumps(connection), conn_id="own"))
+    found = _admin_connection(Connection.from_json(json.dumps(connection), conn_id="own"))
     assert found.read_only
     assert found.seeds == ("http://broker:8080",)
 

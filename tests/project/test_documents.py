@@ -34,8 +34,8 @@ def test_yaml_blocks_are_clusters_files(tmp_path: Path) -> None:
 def test_extras_of_a_connection_are_listed() -> None:
     assert sorted(first_column("### The connection's extras")) == sorted(EXTRAS)
     default = {field.name: field.default for field in fields(AdminConnection)}
-    text = "| `answer_timeout_seconds` | {read_timeout_s:g} | seconds until an answer must be complete; a connection "
-    text += "must be established within {connect_timeout_s:g}, an unload answered within {unload_timeout_s:g} |"
+    text = "| `answer_timeout_seconds` | {read_timeout_s:g} | maximum seconds for a complete answer; fixed limits are "
+    text += "{connect_timeout_s:g} s to connect and {unload_timeout_s:g} s for an unload |"
     assert text.format(**default) in OPERATIONS
 
 

@@ -19,9 +19,9 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles
-from pulsar_rebalancer.state import Learned
+from pulsar_rebalancer.state import LearnedValues
 from pulsar_rebalancer.strategies.learning import BundleSums, learn
-from pulsar_rebalancer.strategies.shedders.registry import left_out_of
+from pulsar_rebalancer.strategies.shedders.registry import run_left_out_reasons
 
 pytestmark = pytest.mark.system
 
@@ -69,7 +69,7 @@ def test_a_strategy_grows_with_its_cluster(strategy, own, tmp_path):
         settings = ALL_SHED.get(strategy, {}) | own
         made = clusters.make(root, brokers, 10, strategy=strategy, **settings)
         run = RunInput.read(made.uri)
-        listed = run.brokers_without(left_out_of(run))
+        listed = run.read_broker_samples(run_left_out_reasons(run))
         held = run.read_table("bundles")
         for measure in ("msg_rate", "msg_throughput"):
             held = held.append_column(measure, pc.add(held[f"{measure}_in"], held[f"{measure}_out"]))
@@ -88,7 +88,7 @@ def decided(run: RunInput, listed: Any, held: pa.Table) -> None:
         policies = Policies()
     rates = held.group_by("broker").aggregate([("msg_rate", "sum")]).to_pylist()
     sums = {row["broker"]: BundleSums(*(row["msg_rate_sum"],) * 5) for row in rates}
-    learning = learn(Learned(), listed, sums, [], run.settings, 1.0)
+    learning = learn(LearnedValues(), listed, sums, [], run.settings, 1.0)
     given = StrategyInput(run.settings, listed, Bundles(held), run.hit_rules, policies=policies, learning=learning)
     found = decided_by(given)
     # UniformLoadShedder sheds from one broker in a run.

@@ -21,7 +21,7 @@ from tests.own_git import git_environment
 
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster, state_of
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import serve
 
 pytestmark = pytest.mark.system
 
@@ -262,7 +262,7 @@ def test_the_core_wheel_alone_looks_at_a_cluster_within_a_minute(release, tmp_pa
     clock = Now()
     cluster = Cluster(scenario.spec(brokers=4, bundles=32), clock)
     clock.advance(300)
-    with running(cluster) as served:
+    with serve(cluster) as served:
         begun, owners = time.monotonic(), state_of(cluster)["owners"]
         environment = {"PATH": "/nowhere", "PULSAR_TOKEN": served.token}
         command = (python.with_name("pulsar-rebalancer"), "inspect", served.urls[0], "--json")

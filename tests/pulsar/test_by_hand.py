@@ -66,7 +66,7 @@ def moved(hand: World, **form: Any) -> Outcome:
     run = hand.begin(waiting)
     assert run.state == "success", run.states
     summary, written = Summary.read(run.folder), Written.read(run.folder)
-    assert written.counts == {"moved": 1}, (written.verdict, summary.bundle_skip_reasons)
+    assert written.move_counts == {"moved": 1}, (written.verdict, summary.bundle_skip_reasons)
     assert getattr(summary.by_hand, "by", None) == "tester"
     return run
 
@@ -102,7 +102,7 @@ def test_manual_plans_unload_drain_split_and_undo(
             acted(hand, action="drain", broker=zero, **BUSY)
             drained = [hand.run(), hand.run()]
             assert [Summary.read(run.folder).drains[zero].moving for run in drained] == [CAP, BUNDLES - CAP]
-            assert Written.read(drained[1].folder).counts == {"moved": BUNDLES - CAP}
+            assert Written.read(drained[1].folder).move_counts == {"moved": BUNDLES - CAP}
             planned = {move.bundle: move.destination for run in drained for move in read_moves(run.folder)}
             assert {bundle: admin.owner(bundle) for bundle in topics} == planned
             # AvgShedder's placement draws for each bundle: in one of 32 drains all six go to the same broker.
@@ -125,7 +125,7 @@ def test_manual_plans_unload_drain_split_and_undo(
             monkeypatch.setattr(WaveHistory, "add_outcome", add)
             acted(hand, action="drain", broker=one, **BUSY)
             dying = hand.run()
-            assert Written.read(dying.folder).counts[Reason.MOVED] >= 1
+            assert Written.read(dying.folder).move_counts[Reason.MOVED] >= 1
             awaited(lambda: admin.owners(topics) <= {zero, two})
             # A broker that is not listed may still serve: nobody knows what is left on it.
             awaited(lambda: left_on(one, hand.run_until_valid()) == (None, 0))

@@ -34,7 +34,7 @@ from tests.token_issuer import AUDIENCE, CLIENT, TokenIssuer, token_issuer
 
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
 from pulsar_rebalancer.collect import load_data
-from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect_sample
 from pulsar_rebalancer.collect.load_data import TopicMessage
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
@@ -138,7 +138,7 @@ async def sample(client: PulsarAdmin, storage: ClusterStorage, **settings: Any) 
     given = SETTINGS | settings
     entry = ClusterEntry(name="real", given=given, settings=Settings(**given))
     now = datetime.now(UTC)
-    return await collect(client, entry, RunTrigger(now, "test"), EarlierData(storage.state))
+    return await collect_sample(client, entry, RunTrigger(now, "test"), EarlierData(storage.state))
 
 
 def threads() -> set[str]:
@@ -162,7 +162,7 @@ def test_listening_needs_the_right_and_leaves_nothing_behind(
         async with PulsarAdmin(to) as client:
             # Each broker gets the issuer's keys with the first token that it sees.
             versions = [await client.version(broker) for broker in await client.brokers()]
-            await asyncio.to_thread(load_data.receive, to, client.tokens, cluster.service_url, topics, 60)
+            await asyncio.to_thread(load_data.receive_messages, to, client.tokens, cluster.service_url, topics, 60)
             return versions
 
     certificate, key = clients.issue(SUPER_USER)
@@ -172,7 +172,7 @@ def test_listening_needs_the_right_and_leaves_nothing_behind(
         assert [message.broker in cluster.broker_ids for message in heard] == [True] * number
     without = connection(cluster, cluster.app_token)
     with pytest.raises(AdminError, match=r"system topics of .* cannot be read: AuthorizationError") as refused:
-        load_data.receive(without, Tokens(without), cluster.service_url, topics, 60)
+        load_data.receive_messages(without, Tokens(without), cluster.service_url, topics, 60)
     assert refused.value.reason == "forbidden"
     awaited(lambda: threads() <= before)
     assert capfd.readouterr() == ("", "")
@@ -241,7 +241,7 @@ def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     assert moves, run.summary.sentence
     assert cluster.broker_ids[0] in {move.source for move in moves}
     assert owners == {move.bundle: move.destination for move in moves}
-    assert run.outcome.counts == {"moved": len(moves)}
+    assert run.outcome.move_counts == {"moved": len(moves)}
     again = asyncio.run(carried_out(cluster, moves))
     assert [outcome.reason for outcome in again] == ["already_there"] * len(moves)
 

@@ -24,7 +24,7 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
 
 from pulsar_rebalancer.carry_out.move_executor import carry_out_moves
-from pulsar_rebalancer.collect.collector import RunTrigger, collect, write_sample
+from pulsar_rebalancer.collect.collector import RunTrigger, collect_sample, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
@@ -78,7 +78,7 @@ class World:
         now = datetime.now(UTC)
         run = self.storage.new_run_folder(now)
         async with PulsarAdmin(AdminConnection(seeds=(self.cluster.web_url(0),), token=token)) as admin:
-            collected = await collect(admin, entry, RunTrigger(now, "test"))
+            collected = await collect_sample(admin, entry, RunTrigger(now, "test"))
             self.sampled = self.sampled or dict(collected.input_tables)
             write_sample(replace(collected, input_tables=self.sampled), run)
             Validation().write(run)
@@ -158,17 +158,8 @@ def policies(world: World) -> Iterator[None]:
     """One namespace for broker 1 alone, two others in an anti-affinity group."""
     path = f"/admin/v2/clusters/{CLUSTER_NAME}/namespaceIsolationPolicies/vip"
     failover = {"policy_type": "min_available", "parameters": {"min_limit": "1", "usage_threshold": "100"}}
-    world.admin.call(
-        "POST",
-        path,
-        json={
-            "namespaces": [ISOLATED],
-            "primary": [r"127\.0\.0\.2"],
-            "secondary": [],
-            "auto_failover_policy": failover,
-            "unload_scope": "none",
-        },
-    )
+    brokers = {"primary": [r"127\.0\.0\.2"], "secondary": [], "auto_failover_policy": failover}
+    world.admin.call("POST", path, json={"namespaces": [ISOLATED], "unload_scope": "none", **brokers})
     for namespace in SPREAD:
         world.admin.call("POST", f"/admin/v2/namespaces/{namespace}/antiAffinity", json="apart")
     world.sampled = {}

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.plan_files import move_table
-from pulsar_rebalancer.decide.planning import Plan, Sources, plan, reasons_by_pair, with_taken_bundles
+from pulsar_rebalancer.decide.planning import Plan, ProposalSources, decisions_with_bundles, plan, reasons_by_pair
 from pulsar_rebalancer.decide.sources import strategy
 from pulsar_rebalancer.decide.sources.strategy import StrategyInput
 from pulsar_rebalancer.isolation import Policies
@@ -57,7 +57,7 @@ def taken(result: SheddingResult) -> list[str]:
 def completed(result: SheddingResult) -> list[Decision]:
     """The decisions, as they are when neither placement nor caps keep anything back."""
     going = [move for move in result.moves if move.is_taken]
-    return with_taken_bundles(result.decisions, going, reasons_by_pair(result.moves))
+    return decisions_with_bundles(result.decisions, going, reasons_by_pair(result.moves))
 
 
 def reasons(result: SheddingResult) -> dict[str, str]:
@@ -83,7 +83,7 @@ def decided(given: ClusterSample, hits: Mapping[str, HitCount], policies: Polici
 
 def decided_by(given: StrategyInput) -> Plan:
     """The plan of a run in which nobody but the strategy wants anything."""
-    sources = Sources(strategy=lambda arriving: strategy.strategy_proposal(given, arriving))
+    sources = ProposalSources(strategy=lambda arriving: strategy.strategy_proposal(given, arriving))
     return plan(sources, given.settings, given.policies, given.brokers)
 
 

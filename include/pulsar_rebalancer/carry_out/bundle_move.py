@@ -88,7 +88,7 @@ class BundleMove:
             end = self._interrupted_result(Reason.TASK_FAILED, f"{type(error).__name__}, see the task's log")
         kept = self._kept and end.owner != self.move.destination
         if kept:
-            _log.warning("%s: the leader may later move the bundle to %s", self.move.bundle, self.move.destination)
+            _log.warning("%s: the leader may send the next unload to %s", self.move.bundle, self.move.destination)
         return MoveOutcome(
             bundle=self.move.bundle,
             source=self.move.source,
@@ -105,7 +105,7 @@ class BundleMove:
         return _MoveResult(Reason.UNKNOWN_OWNER if self._attempts else reason, self._last_owner or "", error_text)
 
     async def _move_bundle(self) -> _MoveResult:
-        early = await self._early_result()
+        early = await self._result_without_unload()
         if early is not None:
             return early
         topics = await self._lookup_topics()
@@ -123,7 +123,7 @@ class BundleMove:
 
     # before an unload
 
-    async def _early_result(self) -> _MoveResult | None:
+    async def _result_without_unload(self) -> _MoveResult | None:
         early = await self._check_destination(Reason.ALREADY_THERE)
         if early is not None:
             return early
@@ -165,7 +165,7 @@ class BundleMove:
             await self._unload()
             self._kept = False
         except AdminError as error:
-            self._kept = self._may_keep_destination(error, before)
+            self._kept = self._leader_may_keep_destination(error, before)
             if error.reason.has(Trait.NOT_UNLOADED):
                 # Pulsar also records an unload only after it succeeded (ModularLoadManagerImpl.doLoadShedding).
                 if not error.reason.has(Trait.MAY_HAVE_PLAN):
@@ -177,7 +177,7 @@ class BundleMove:
                 self._kept &= self._last_owner == before  # another owner means a placement consumed the destination
                 return _MoveResult(Reason.MOVED if arrived else error.reason, self._last_owner or "", error.message)
             failed = error  # the bundle may have been unloaded nevertheless: only its owner shows the outcome
-            _log.warning("%s: unload failed, so the run asks for the owner: %s", self.move.bundle, error)
+            _log.warning("%s: the unload failed (%s), so the run looks up the owner", self.move.bundle, error)
         self._last_owner = None
         self._last_owner = await self._owner_after_unload(topics, before if failed else None)
         # A new owner means that the leader consumed the destination; without an owner, the next placement will.
@@ -193,7 +193,7 @@ class BundleMove:
             return _MoveResult(failed.reason, self._last_owner, failed.message, may_retry=True)
         return _MoveResult(Reason.ASTRAY, self._last_owner, may_retry=True)
 
-    def _may_keep_destination(self, error: AdminError, owner: str | None) -> bool:
+    def _leader_may_keep_destination(self, error: AdminError, owner: str | None) -> bool:
         """Return whether the leader, which stores a destination before the unload (NamespacesBase), may keep it."""
         if not error.sent:
             return self._kept or error.broker == owner

@@ -63,9 +63,9 @@ class ClientGapMeter:
         self._watch_tasks: set[asyncio.Task[ClientGap]] = set()
         self._started_at = time.monotonic()
 
-    def new_measurement(self, move: Move, *, is_retry: bool) -> MoveClientGap:
+    def new_measurement(self, move: Move, *, is_retry: bool) -> ClientGapMeasurement:
         """Return the measurement of one move. `is_retry`: an earlier attempt might have unloaded the bundle."""
-        return MoveClientGap(self, move, is_retry)
+        return ClientGapMeasurement(self, move, is_retry)
 
     async def topics_with_clients(self, move: Move) -> list[str]:
         """Return a bundle's topics that have clients; counting other topics' clients would load these topics.
@@ -132,7 +132,7 @@ class ClientGapMeter:
 
 
 @dataclass(eq=False)
-class MoveClientGap:
+class ClientGapMeasurement:
     """The measurement of one move.
 
     `is_retry` is true if an earlier attempt might have unloaded the bundle: nothing can then be measured.
@@ -158,10 +158,10 @@ class MoveClientGap:
 
     async def count_clients_before_unload(self, begin: Awaitable[None]) -> None:
         """Count the connected clients before the unload, while awaiting `begin`."""
-        await asyncio.gather(begin, self._try_count_before())
+        await asyncio.gather(begin, self._try_to_count_clients())
         self._unloaded_at = time.monotonic()
 
-    async def _try_count_before(self) -> None:
+    async def _try_to_count_clients(self) -> None:
         try:
             if not self.why_unknown:
                 async with asyncio.timeout(MAX_COUNT_BEFORE_S):
@@ -190,7 +190,7 @@ class MoveClientGap:
         _log.error("%s: clients were not counted", self.move.bundle, exc_info=error)
         self.why_unknown = f"{type(error).__name__}, see the task's log"
 
-    def with_client_gap(self, outcome: MoveOutcome) -> MoveOutcome:
+    def outcome_with_gap(self, outcome: MoveOutcome) -> MoveOutcome:
         """Return the outcome with the values known so far, and keep counting in the background."""
         self._unload_count = outcome.attempts
         if not outcome.attempts:
@@ -206,7 +206,7 @@ class MoveClientGap:
             so_far = self._measured_gap(self.why_unknown)
         return outcome.model_copy(update={"client_gap": so_far})
 
-    async def reconnected_within(self, seconds: float) -> bool | None:
+    async def clients_reconnected_within(self, seconds: float) -> bool | None:
         """Return whether all clients reconnected within `seconds` of the unload; None if unknown.
 
         False if the bundle had no owner by then or was unloaded more than once. Without clients, only the
@@ -228,7 +228,7 @@ class MoveClientGap:
     async def _watch_clients(self, owner: str) -> ClientGap:
         try:
             async with asyncio.timeout(MAX_WATCH_S):
-                await asyncio.gather(*(self._follow_topic(topic, owner) for topic in self._baseline))
+                await asyncio.gather(*(self._watch_topic_clients(topic, owner) for topic in self._baseline))
         except TimeoutError:
             _log.info("%s: some clients were not back after %g s", self.move.bundle, MAX_WATCH_S)
         except Exception as error:
@@ -239,7 +239,7 @@ class MoveClientGap:
         self.meter.record_gap(self.move.bundle, client_gap)
         return client_gap
 
-    async def _follow_topic(self, topic: str, owner: str) -> None:
+    async def _watch_topic_clients(self, topic: str, owner: str) -> None:
         for pause in retry_delays(_LONGEST_PAUSE_S):
             await asyncio.sleep(pause)
             try:

@@ -12,7 +12,7 @@ from pulsar_rebalancer.config.field_types import Mode, Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import namespace_of
-from pulsar_rebalancer.orders.in_force import holds_now
+from pulsar_rebalancer.orders.in_force import all_holds
 from pulsar_rebalancer.orders.manual_plans import Answers
 from pulsar_rebalancer.orders.order import JudgedRun, OrdersInForce
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -21,7 +21,7 @@ from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS, Snapshot, StateBefore
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.texts import number_of, one_line
+from pulsar_rebalancer.texts import capitalized, number_of, one_line
 
 
 class Verdict(NamedTuple):
@@ -85,12 +85,12 @@ def _order_verdict(
     run: StoragePath, summary: Summary, settings: Settings, orders: OrdersInForce, now: datetime
 ) -> Verdict | None:
     previous = StateBefore.read(run).decision.plan_id
-    closed = holds_now(settings, orders, now, JudgedRun(summary.collected_at, previous))
+    closed = all_holds(settings, orders, now, JudgedRun(summary.collected_at, previous))
     return Verdict(*closed[0]) if closed else None
 
 
 def _validation_verdict(validation: Validation) -> Verdict | None:
-    holds = validation.reasons(Effect.HOLD)
+    holds = validation.reason_counts(Effect.HOLD)
     return Verdict(Reason.ON_HOLD, ", ".join(holds)) if holds else None
 
 
@@ -136,7 +136,7 @@ def _approval_verdict(
 
 
 def _overrules_caps(summary: Summary) -> bool:
-    return summary.by_hand is not None and Overrule.CAPS in summary.by_hand.request.overruled
+    return summary.by_hand is not None and Overrule.CAPS in summary.by_hand.request.overruled_rules
 
 
 def _cap_verdict(moves: Sequence[Move], planned_settings: Settings, present_settings: Settings) -> Verdict | None:
@@ -210,7 +210,7 @@ def approval_request(
         requesters: users who requested the plan and therefore may not approve it.
     """
     moves, splits = actions
-    counts = zip(_disturbed_counts(run, actions.unloaded_bundles), ("topic", "producer", "consumer"), strict=True)
+    counts = zip(_topics_and_clients(run, actions.unloaded_bundles), ("topic", "producer", "consumer"), strict=True)
     disturbed = ", ".join(number_of(count, noun) for count, noun in counts)
     scores = f"{summary.score_min or 0:.1f} to {summary.score_max or 0:.1f} %"
     if summary.predicted_range is not None:
@@ -230,14 +230,14 @@ def approval_request(
         *(f"* {quoted(move.bundle)}: {quoted(move.source)} to {quoted(move.destination)}" for move in moves[:MAX_ROWS]),
     ]
     more = [
-        f"{len(part) - MAX_ROWS} more {name}"
-        for name, part in (("moves", moves), ("splits", splits))
+        number_of(len(part) - MAX_ROWS, f"more {name}")
+        for name, part in (("move", moves), ("split", splits))
         if len(part) > MAX_ROWS
     ]
     if more:
         lines.append(f"* and {' and '.join(more)}: {quoted(run.uri)}")
-    bundles = number_of(len(moves), "bundle") + (f" and split {len(splits)}" if splits else "")
-    return ApprovalRequest(f"Move {bundles} in cluster {summary.cluster}?", "\n".join(lines))
+    parts = [f"{verb} {number_of(len(part), 'bundle')}" for verb, part in (("move", moves), ("split", splits)) if part]
+    return ApprovalRequest(f"{capitalized(' and '.join(parts))} in cluster {summary.cluster}?", "\n".join(lines))
 
 
 def _excess_text(split: Split) -> str:
@@ -252,7 +252,7 @@ def quoted(text: str) -> str:
     return f"{fence} {shown} {fence}" if shown else ""
 
 
-def _disturbed_counts(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
+def _topics_and_clients(run: StoragePath, bundles: list[str]) -> tuple[int, int, int]:
     clients = Snapshot(run).clients_by_bundle_and_kind(bundles).values()
     topics, producers, consumers = (sum(counts[name] for counts in clients) for name in CLIENT_COLUMNS)
     return topics, producers, consumers

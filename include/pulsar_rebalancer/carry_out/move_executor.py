@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Container, Sequence
 
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
-from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeter, MoveClientGap
+from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeasurement, ClientGapMeter
 from pulsar_rebalancer.pulsar import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import MoveOutcome, unmoved
@@ -43,9 +43,9 @@ class AdaptivePace:
         self._under_way.update(_brokers_of_move(move))
         return True
 
-    async def end_move(self, move: Move, client_gap: MoveClientGap | None) -> None:
+    async def end_move(self, move: Move, client_gap: ClientGapMeasurement | None) -> None:
         """Wait until a bundle's clients are back or late, and adapt the limits. `client_gap`: None if not begun."""
-        in_time = await client_gap.reconnected_within(self._gap_seconds) if client_gap else None
+        in_time = await client_gap.clients_reconnected_within(self._gap_seconds) if client_gap else None
         for broker in _brokers_of_move(move):
             self._under_way[broker] -= 1
             allowed = self._allowed[broker]
@@ -78,7 +78,7 @@ class MoveQueue:
                 await self._turn.wait()
         return None
 
-    async def record_end(self, move: Move, client_gap: MoveClientGap | None) -> None:
+    async def record_end(self, move: Move, client_gap: ClientGapMeasurement | None) -> None:
         if self._pace is not None:
             await self._pace.end_move(move, client_gap)
             async with self._turn:
@@ -88,7 +88,7 @@ class MoveQueue:
                 else:
                     self._turn.notify_all()
 
-    async def clear_remaining(self) -> None:
+    async def clear_remaining_moves(self) -> None:
         async with self._turn:
             self._waiting.clear()
             self._turn.notify_all()
@@ -135,7 +135,7 @@ async def carry_out_moves(
     waiting = MoveQueue(moves, pace)
     outcomes: dict[int, MoveOutcome] = {}
 
-    async def carry_out(move: Move) -> tuple[MoveOutcome, MoveClientGap | None]:
+    async def carry_out(move: Move) -> tuple[MoveOutcome, ClientGapMeasurement | None]:
         before = move.bundle in unloaded_bundles
         if meter is None:
             return await BundleMove(admin, move, timeout_seconds, before, skip_reason, before_move).carry_out(), None
@@ -145,7 +145,7 @@ async def carry_out_moves(
             await client_gap.count_clients_before_unload(before_move(move))
 
         moved = BundleMove(admin, move, timeout_seconds, before, skip_reason, count_and_begin)
-        return client_gap.with_client_gap(await moved.carry_out()), client_gap
+        return client_gap.outcome_with_gap(await moved.carry_out()), client_gap
 
     async def work() -> None:
         try:
@@ -156,7 +156,7 @@ async def carry_out_moves(
                 on_outcome(outcomes[number])
                 await waiting.record_end(move, client_gap)
         except BaseException:
-            await waiting.clear_remaining()
+            await waiting.clear_remaining_moves()
             raise
 
     workers = [work() for _ in range(min(concurrency, len(moves)))]

@@ -19,11 +19,11 @@ from pulsar_rebalancer.run.outcome import (
     MoveOutcome,
     Outcome,
     failed_moves,
+    items_left,
     outcomes_of_wave,
-    read_waves,
+    read_move_outcomes,
     records_of_plan,
     records_to_keep,
-    remaining,
     unmoved,
     wave_file,
     write_outcomes,
@@ -54,9 +54,9 @@ class WaveHistory:
         self._plan_id = run.name
         earlier = outcomes_of_wave(self._file) if self._file.exists() else {}
         self._earlier: Mapping[str, MoveOutcome] = earlier
-        reported = Outcome.find(run)
-        self._reported = {move.bundle for move in reported.moves if move.failed} if reported else set()
-        self._other_waves = [move for bundle, move in read_waves(run).items() if bundle not in earlier]
+        reported = Outcome.read_if_exists(run)
+        self._reported = {move.bundle for move in reported.moves if move.counts_as_failed} if reported else set()
+        self._other_waves = [move for bundle, move in read_move_outcomes(run).items() if bundle not in earlier]
         self._before = stored_state.unloads
         self._unloads = records_of_plan(stored_state.unloads, run.name)
         self._planned = frozenset(self._unloads)
@@ -66,7 +66,7 @@ class WaveHistory:
         self._begun = self._written_up_to = 0
 
     def remaining_moves(self, moves: Sequence[Move]) -> list[Move]:
-        return remaining(moves, self.outcomes)
+        return items_left(moves, self.outcomes)
 
     def has_planned(self, moves: Sequence[Move]) -> bool:
         return any(move.bundle in self._planned for move in moves)
@@ -93,7 +93,7 @@ class WaveHistory:
         known = (*self._other_waves, *self.outcomes.values())
         return len(failed_moves(known, self._unloads, closed_at) - self._reported)
 
-    def record_planned(self, moves: Sequence[Move], now: datetime) -> None:
+    def record_planned_moves(self, moves: Sequence[Move], now: datetime) -> None:
         """Store the moves as planned. Their bundles count as recently unloaded, even if the task is killed."""
         for move in moves:
             self._unloads[move.bundle] = Unload(
@@ -134,13 +134,13 @@ class WaveHistory:
     def record_client_gap(self, bundle: str, client_gap: ClientGap) -> None:
         self.outcomes[bundle] = self.outcomes[bundle].model_copy(update={"client_gap": client_gap})
         if time.monotonic() - self._measured_at >= _SECONDS_BETWEEN_WRITES:
-            self._write_details()
+            self._write_wave_file()
             self._measured_at = time.monotonic()
 
-    def add_skipped(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
+    def add_skipped_moves(self, outcomes: Sequence[MoveOutcome], now: datetime) -> None:
         for outcome in outcomes:
             self._add_outcome(outcome, now)
-        self._write_details()
+        self._write_wave_file()
         if any(outcome.bundle in self._planned for outcome in outcomes):
             self._store_unloads()
 
@@ -153,11 +153,11 @@ class WaveHistory:
             self._unloads[outcome.bundle] = planned.model_copy(update=ended)
 
     def write_outcomes(self) -> None:
-        self._write_details()
+        self._write_wave_file()
         self._store_unloads()
         self._written_at = time.monotonic()
 
-    def _write_details(self) -> None:
+    def _write_wave_file(self) -> None:
         write_outcomes(self._file, self.outcomes)
 
     def _store_unloads(self) -> None:
@@ -165,12 +165,12 @@ class WaveHistory:
             # The destination of a new unload replaces a kept one.
             replaced = {outcome.bundle for outcome in self.ended_moves if outcome.attempts}
             kept = {bundle: record for bundle, record in state.kept_destinations.items() if bundle not in replaced}
-            changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_by_bundle()}
+            changed = {"unloads": state.unloads | self._unloads, "kept_destinations": kept | self._kept_destinations()}
             return state.model_copy(update=changed)
 
         self._store(change)
 
-    def _kept_by_bundle(self) -> dict[str, KeptDestination]:
+    def _kept_destinations(self) -> dict[str, KeptDestination]:
         return {
             bundle: KeptDestination(at=last.at, plan_id=self._plan_id, destination=last.destination, owner=last.owner)
             for bundle, last in self._unloads.items()
@@ -200,7 +200,7 @@ def _ended_moves(wave_outcomes: Iterable[MoveOutcome]) -> list[MoveOutcome]:
     return [outcome for outcome in known if not outcome.reason.has(Trait.NOT_BEGUN)]
 
 
-def moves_to_keep(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
+def moves_state_to_keep(history: MovesState, outcome: Outcome, now: datetime, grace_minutes: float) -> MovesState:
     unloads = records_to_keep(history.recent_unloads(now, grace_minutes), outcome.moves, outcome.plan_id)
     return history.model_copy(update={"unloads": unloads})
 

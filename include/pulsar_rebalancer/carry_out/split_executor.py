@@ -17,8 +17,8 @@ from pulsar_rebalancer.errors import AdminError, SnapshotError
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import Outcome, records_of_plan, records_to_keep, remaining, write_outcomes
-from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, read_outcomes, split_outcomes_file, unsplit
+from pulsar_rebalancer.run.outcome import Outcome, items_left, records_of_plan, records_to_keep, write_outcomes
+from pulsar_rebalancer.run.plan import SPLIT_GRACE, Split, SplitOutcome, outcome_by_split, split_outcomes_file, unsplit
 from pulsar_rebalancer.state import BundleSplit, MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -84,7 +84,7 @@ class _SplitAttempt:
         """Split the bundle. Raises SnapshotError if `begin` could not write its record; nothing was requested."""
         error = ""
         try:
-            reason = await self._early_reason() or await self._request_split()
+            reason = await self._reason_without_request() or await self._request_split()
         except AdminError as failure:
             reason, error = failure.reason, failure.message
         except SnapshotError:
@@ -101,12 +101,12 @@ class _SplitAttempt:
             error=error,
         )
 
-    async def _early_reason(self) -> Reason | None:
+    async def _reason_without_request(self) -> Reason | None:
         bounds = await self._bundles.boundaries(namespace_of(self._split.bundle))
         lower, upper = HashRange.of_bundle(self._split.bundle)
         if lower not in bounds or upper not in bounds:
             return Reason.RANGE_GONE
-        self._found = self._positions_within(bounds)
+        self._found = self._cuts_in_bundle(bounds)
         if self._found:
             return self._success_reason(Reason.SPLIT)
         left = self._skip_reason(self._split)
@@ -128,11 +128,11 @@ class _SplitAttempt:
             if not error.sent:
                 self._attempts = 0
             failed = error  # the bundle may have been split nevertheless: only the bounds show the outcome
-            _log.warning("%s: the split request failed, but may have split the bundle: %s", self._split.bundle, error)
+            _log.warning("%s: the split request failed (%s), but may have taken effect", self._split.bundle, error)
         until = time.monotonic() + (0 if failed and failed.status else self._timeout_s)
         while not self._found:
             try:
-                self._found = self._positions_within(await self._bundles.boundaries(namespace_of(self._split.bundle)))
+                self._found = self._cuts_in_bundle(await self._bundles.boundaries(namespace_of(self._split.bundle)))
             except AdminError as error:
                 _log.info("%s: the namespace's bundle bounds could not be read: %s", self._split.bundle, error)
             if self._found or time.monotonic() > until:
@@ -142,7 +142,7 @@ class _SplitAttempt:
             raise failed
         return self._success_reason(Reason.SPLIT) if self._found else Reason.NOT_SPLIT
 
-    def _positions_within(self, boundaries: Sequence[int]) -> tuple[int, ...]:
+    def _cuts_in_bundle(self, boundaries: Sequence[int]) -> tuple[int, ...]:
         return tuple(filter(HashRange.of_bundle(self._split.bundle).can_be_cut_at, boundaries))
 
     def _success_reason(self, reason_if_planned: Reason) -> Reason:
@@ -165,14 +165,14 @@ class SplitHistory:
     ) -> None:
         self._store = change
         self._run = run
-        self._earlier = read_outcomes(run)
+        self._earlier = outcome_by_split(run)
         self.planned = bool(records_of_plan(stored_state.splits, run.name))
         self.outcomes = dict(self._earlier)
 
     def remaining_splits(self, splits: Sequence[Split]) -> list[Split]:
-        return remaining(splits, self.outcomes)
+        return items_left(splits, self.outcomes)
 
-    def record_planned(self, splits: Sequence[Split], now: datetime) -> None:
+    def record_planned_splits(self, splits: Sequence[Split], now: datetime) -> None:
         """Store the splits as planned. They count as recent splits, even if the task is killed."""
         planned = {
             split.bundle: BundleSplit(
@@ -187,12 +187,12 @@ class SplitHistory:
         earlier = self._earlier.get(split.bundle)
         attempts = 1 + (earlier.attempts if earlier else 0)
         self.outcomes[split.bundle] = unsplit(split, Reason.INTERRUPTED).model_copy(update={"attempts": attempts})
-        self._write()
+        self._write_outcomes()
 
     def add_outcome(self, outcome: SplitOutcome, now: datetime) -> None:
         merged = self._merged_outcome(outcome)
         self.outcomes[outcome.bundle] = merged
-        self._write()
+        self._write_outcomes()
 
         def change(state: MovesState) -> MovesState:
             known = state.splits[outcome.bundle].model_copy(update={"at": now, "outcome": merged.reason})
@@ -200,7 +200,7 @@ class SplitHistory:
 
         self._store(change)
 
-    def _write(self) -> None:
+    def _write_outcomes(self) -> None:
         write_outcomes(split_outcomes_file(self._run), self.outcomes)
 
     def _merged_outcome(self, outcome: SplitOutcome) -> SplitOutcome:

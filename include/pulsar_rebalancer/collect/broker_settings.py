@@ -11,9 +11,9 @@ from itertools import cycle
 
 from pydantic import JsonValue
 
-from pulsar_rebalancer.config.clusters_file import broker_values, differing_settings
+from pulsar_rebalancer.config.clusters_file import differing_settings, live_settings
 from pulsar_rebalancer.errors import AdminError
-from pulsar_rebalancer.isolation import IsolationPolicy, Policies, parse_isolation, policies_of, why_unclear
+from pulsar_rebalancer.isolation import IsolationPolicy, Policies, parse_isolation, policies_of, policy_problem
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_is_on
@@ -65,14 +65,14 @@ async def read_policies(
         return Policies(unknown=unread, readable=False, problem=f"isolation policies cannot be read: {isolation_read}")
     isolation = isolation_read.policies
     ruling = policies_of(isolation, namespaces)
-    unknown: dict[str, str] = {name: why for name in namespaces if (why := why_unclear(isolation, name, ruling[name]))}
-    problems = [f"{why}: bundles of {_name_list(names)} cannot move" for why, names in _names_with_same_text(unknown)]
+    unknown = {name: why for name in namespaces if (why := policy_problem(isolation, name, ruling[name]))}
+    problems = [f"{why}, so bundles of {_name_list(names)} stay" for why, names in _names_by_text(unknown)]
     problems += _policy_problems(isolation, brokers, [policy for name, policy in ruling.items() if name not in unknown])
-    groups, failed = await _groups_and_errors(admin, namespaces, responding_brokers[:_MAX_ASKED_BROKERS])
+    groups, failed = await _read_anti_affinity_groups(admin, namespaces, responding_brokers[:_MAX_ASKED_BROKERS])
     if failed:
         unknown |= {name: error.reason for name, error in failed.items()}
         first_error = next(iter(failed.values()))
-        problems.append(f"the anti-affinity group of {_name_list(failed)} cannot be read: {first_error}")
+        problems.append(f"anti-affinity groups cannot be read, so bundles of {_name_list(failed)} stay: {first_error}")
     domains: dict[str, str] = {}
     if reads_failure_domains and groups:
         try:
@@ -91,7 +91,7 @@ async def read_policies(
     )
 
 
-async def _groups_and_errors(
+async def _read_anti_affinity_groups(
     admin: PulsarAdmin, namespaces: Sequence[str], brokers: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, AdminError]]:
     async def ask(namespace: str, broker: str) -> str | AdminError:
@@ -133,7 +133,7 @@ def _policy_problems(
         yield "isolation policies reserve all brokers, so bundles of namespaces without a policy cannot move"
 
 
-def _names_with_same_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
+def _names_by_text(texts: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     names: dict[str, list[str]] = {}
     for name, text in texts.items():
         names.setdefault(text, []).append(name)
@@ -168,7 +168,7 @@ class Runtimes:
 
     def cluster_settings(self) -> dict[str, str]:
         splits = any(map(splitting_is_on, self.configs.values()))
-        return broker_values(self.leader_config) | ({"auto_split": "true"} if splits else {})
+        return live_settings(self.leader_config) | ({"auto_split": "true"} if splits else {})
 
     def config_by_responding_broker(self) -> dict[str, Mapping[str, str]]:
         """Return each broker that responded, even with an error, and its configuration (the leader's if unknown)."""

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from pulsar_rebalancer.collect.broker_settings import Runtimes, read_isolation, read_policies, read_runtimes
-from pulsar_rebalancer.collect.extensible_reports import load_reports
+from pulsar_rebalancer.collect.extensible_reports import read_load_reports
 from pulsar_rebalancer.collect.load_report import MAX_NAME_CHARS, UsableReports
 from pulsar_rebalancer.collect.split_candidates import read_candidates
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
@@ -28,14 +28,14 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.run.plan import was_recently_split
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.snapshot import Candidates, StateBefore
+from pulsar_rebalancer.run.snapshot import SplitCandidates, StateBefore
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, Cell, table
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import resolve
 from pulsar_rebalancer.texts import one_line
 
 
-def reports_per_bundle(bundles: pa.Table) -> Counter[str]:
+def report_count_by_bundle(bundles: pa.Table) -> Counter[str]:
     return Counter(_non_null_texts(bundles["bundle"]))
 
 
@@ -56,7 +56,7 @@ def cluster_table(
         "policies_problem": None if policies.readable else policies.problem,
         "policies_unclear": policies.problem or None if policies.readable else None,
     }
-    return _keyed_table([row], CLUSTER, request)
+    return _table_with_sample_key([row], CLUSTER, request)
 
 
 def broker_table(
@@ -68,11 +68,11 @@ def broker_table(
         row["reserved_by"] = policies.reserving_policy(broker)
         report = reports.reports.get(broker)
         rows.append({**row, **(report.broker_columns if report else {})})
-    return _keyed_table(rows, BROKERS, request)
+    return _table_with_sample_key(rows, BROKERS, request)
 
 
 def bundle_table(request: RunRequest, bundles: pa.Table, counts: Mapping[str, int], policies: Policies) -> pa.Table:
-    kinds = policies.kind_by_namespace(set(map(namespace_of, counts)))
+    kinds = policies.policy_kind_by_namespace(set(map(namespace_of, counts)))
     names = _non_null_texts(bundles["bundle"])
     columns: dict[str, pa.Array[Any] | pa.ChunkedArray[Any]] = {
         name: bundles[name] for name in bundles.column_names
@@ -84,7 +84,7 @@ def bundle_table(request: RunRequest, bundles: pa.Table, counts: Mapping[str, in
     return pa.table([columns[name] for name in BUNDLES.names], schema=BUNDLES)
 
 
-def _keyed_table(rows: Iterable[Mapping[str, Cell]], schema: pa.Schema, request: RunRequest) -> pa.Table:
+def _table_with_sample_key(rows: Iterable[Mapping[str, Cell]], schema: pa.Schema, request: RunRequest) -> pa.Table:
     key: dict[str, Cell] = {"cluster": request.cluster, "collected_at": request.collected_at}
     return table([{**row, **key} for row in rows], schema)
 
@@ -121,7 +121,7 @@ class EarlierData:
     def long_term_means(self, settings: Settings) -> pa.Table | None:
         if settings.split_mode is Mode.OFF or self.state_folder is None:
             return None
-        means = tables.existing_file(self.state_folder, self.state_before.decision.means, tables.MEANS)
+        means = tables.find_state_table(self.state_folder, self.state_before.decision.means, tables.MEANS)
         return means.read_table(["bundle", *tables.LONG_TERM_RATES]) if means else None
 
 
@@ -137,13 +137,13 @@ class Sample:
     input_tables: Mapping[str, pa.Table]
     policies: Policies
     state_before: StateBefore
-    split_candidates: Candidates = field(default_factory=Candidates)
+    split_candidates: SplitCandidates = field(default_factory=SplitCandidates)
 
 
 NO_EARLIER_DATA = EarlierData()
 
 
-async def collect(
+async def collect_sample(
     admin: PulsarAdmin, entry: ClusterEntry, trigger: RunTrigger, history: EarlierData = NO_EARLIER_DATA
 ) -> Sample:
     """Take one sample of a cluster. Settings are resolved first, so invalid ones are rejected early.
@@ -161,7 +161,7 @@ async def collect(
     request = _run_request(entry, trigger, runtimes.cluster_settings())
     settings = request.resolved.settings
     answers, isolation = await asyncio.gather(
-        load_reports(
+        read_load_reports(
             admin,
             runtimes.config_by_responding_broker(),
             settings,
@@ -173,14 +173,14 @@ async def collect(
     )
     reports = UsableReports.from_answers(answers, brokers, runtimes)
     reported = reports.bundle_table()
-    owners = reports_per_bundle(reported)
+    owners = report_count_by_bundle(reported)
     policies = await read_policies(
         admin,
         isolation,
         brokers=brokers,
         bundles=owners,
         reads_failure_domains=settings.failure_domains,
-        without_persistent=reports.non_persistent_brokers,
+        without_persistent=reports.non_persistent_only_brokers,
         responding_brokers=list(reports.reports),
     )
     bundles = bundle_table(request, reported, owners, policies)
@@ -189,7 +189,8 @@ async def collect(
         "brokers": broker_table(request, listings, reports, policies),
         "bundles": bundles,
     }
-    return Sample(request, by_name, policies, history.state_before, await _candidates(admin, bundles, request, history))
+    candidates = await _read_split_candidates(admin, bundles, request, history)
+    return Sample(request, by_name, policies, history.state_before, candidates)
 
 
 def _run_request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapping[str, str]) -> RunRequest:
@@ -203,15 +204,12 @@ def _run_request(entry: ClusterEntry, trigger: RunTrigger, broker_settings: Mapp
     )
 
 
-async def _candidates(admin: PulsarAdmin, bundles: pa.Table, request: RunRequest, history: EarlierData) -> Candidates:
-    settings, now = request.resolved.settings, request.collected_at
-    return await read_candidates(
-        admin,
-        bundles,
-        history.long_term_means(settings),
-        settings,
-        was_split=lambda bundle: was_recently_split(bundle, history.state_before.moves.splits, now),
-    )
+async def _read_split_candidates(
+    admin: PulsarAdmin, bundles: pa.Table, request: RunRequest, history: EarlierData
+) -> SplitCandidates:
+    settings, splits = request.resolved.settings, history.state_before.moves.splits
+    means, now = history.long_term_means(settings), request.collected_at
+    return await read_candidates(admin, bundles, means, settings, lambda name: was_recently_split(name, splits, now))
 
 
 def write_sample(sample: Sample, run: StoragePath) -> None:

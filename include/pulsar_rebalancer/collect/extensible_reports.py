@@ -12,7 +12,7 @@ from functools import partial
 from pydantic import JsonValue
 
 from pulsar_rebalancer.collect import load_data
-from pulsar_rebalancer.collect.load_data import LOAD, TOP, PublishedLoad, TopicMessage, receive, require_pulsar_client
+from pulsar_rebalancer.collect.load_data import LOAD, TOP, PublishedLoad, TopicMessage, require_pulsar_client
 from pulsar_rebalancer.collect.load_report import BrokerReport, as_float, read_report
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SettingsError
@@ -28,7 +28,7 @@ _MAX_CONCURRENT_TOPIC_STATS = 4
 _REPORT_SLACK_S = 60.0
 
 
-async def load_reports(
+async def read_load_reports(
     admin: PulsarAdmin,
     runtimes: Mapping[str, Mapping[str, str]],
     settings: Settings,
@@ -65,7 +65,7 @@ async def load_reports(
     reports = await admin.load_reports([broker for broker in runtimes if broker not in extensible], read)
     if extensible:
         published, kept_in = PublishedLoad.from_folder(state_folder), state_folder if store else None
-        reports |= await _ExtensibleBrokers(admin, extensible, settings, clock, published, kept_in).reports()
+        reports |= await _ExtensibleReportReader(admin, extensible, settings, clock, published, kept_in).reports()
     return reports
 
 
@@ -77,7 +77,7 @@ class _BrokerMeasurements:
     broker_version: str
 
 
-class _ExtensibleBrokers:
+class _ExtensibleReportReader:
     def __init__(
         self,
         admin: PulsarAdmin,
@@ -104,7 +104,7 @@ class _ExtensibleBrokers:
         if values and self._settings.listen_seconds:
             await self._receive_load_data(values)
         failed = {broker: answer for broker, answer in asked.items() if isinstance(answer, AdminError)}
-        return failed | {broker: self._converted_report(broker, answer) for broker, answer in values.items()}
+        return failed | {broker: self._make_broker_report(broker, answer) for broker, answer in values.items()}
 
     async def _try_to_measure(self, broker: str) -> _BrokerMeasurements | AdminError:
         try:
@@ -123,7 +123,7 @@ class _ExtensibleBrokers:
         async with self._slots:
             # Summed before anything else is awaited: the topics take most of the memory.
             bundles = load_data.bundle_stats(await self._admin.topic_stats(broker))
-        if load_data.are_from_other_broker(bundles, await self._admin.owned_bundles(broker)):
+        if load_data.are_other_brokers_stats(bundles, await self._admin.owned_bundles(broker)):
             raise AdminError(
                 Reason.WRONG_BROKER, f"{broker} answered with topics of bundles it does not own", broker=broker
             )
@@ -132,7 +132,7 @@ class _ExtensibleBrokers:
     async def _receive_load_data(self, all_measured: Mapping[str, _BrokerMeasurements]) -> None:
         self._published.keep_only(self._runtimes)
         # Brokers publish top bundles regularly, but load data only after changes.
-        missing = {LOAD: {b for b in all_measured if not self._is_current(b, all_measured[b])}, TOP: set(all_measured)}
+        missing = {LOAD: {b for b, m in all_measured.items() if not self._is_load_current(b, m)}, TOP: {*all_measured}}
 
         def handle_message(topic: str, message: TopicMessage) -> bool:
             if message.broker in self._runtimes and self._store_message(topic, message):
@@ -143,13 +143,13 @@ class _ExtensibleBrokers:
         url = await self._service_url()
         admin, seconds = self._admin, self._settings.listen_seconds
         await admin.tokens.get()  # fails here, where an error has its code
-        await asyncio.to_thread(receive, admin.connection, admin.tokens, url, topics, seconds)
+        await asyncio.to_thread(load_data.receive_messages, admin.connection, admin.tokens, url, topics, seconds)
         if self._kept_in is not None:
             self._published.write(self._kept_in)
 
     def _store_message(self, topic: str, message: TopicMessage) -> bool:
         if topic == TOP:
-            return self._published.store_top(message)
+            return self._published.store_top_bundles(message)
         taken = self._published.store_load(message)
         if taken:
             self._received_now.add(message.broker)
@@ -158,14 +158,14 @@ class _ExtensibleBrokers:
     async def _service_url(self) -> str:
         connection = self._admin.connection
         url = connection.service_url or await self._admin.bundles.service_url(LOAD)
-        if connection.tls and not url.startswith("pulsar+ssl://"):
+        if connection.uses_tls and not url.startswith("pulsar+ssl://"):
             raise SettingsError(
                 Reason.CONTRADICTION,
                 f"the connection uses https, but {url} does not use TLS; set the connection's service_url",
             )
         return url
 
-    def _converted_report(self, broker: str, measured: _BrokerMeasurements) -> BrokerReport | None:
+    def _make_broker_report(self, broker: str, measured: _BrokerMeasurements) -> BrokerReport | None:
         runtime, published = self._runtimes[broker], self._published.load.get(broker, {})
         load = load_data.current_load(measured.metrics, published)
         if load is None and not published:
@@ -173,7 +173,7 @@ class _ExtensibleBrokers:
         parts = load_data.make_report(
             broker,
             load=published if load is None else load,
-            throughput_average=published.get("msgThroughputEMA") if self._is_current(broker, measured) else None,
+            throughput_average=published.get("msgThroughputEMA") if self._is_load_current(broker, measured) else None,
             stats_by_bundle=measured.stats_by_bundle,
             top_bundles=self._top_bundles(broker, measured),
         )
@@ -186,7 +186,7 @@ class _ExtensibleBrokers:
         host_interval_s = self._settings.host_usage_interval_minutes * 60
         return read_report(broker, report, collected_at=measured.measured_at, host_interval_s=host_interval_s)
 
-    def _is_current(self, broker: str, measured: _BrokerMeasurements) -> bool:
+    def _is_load_current(self, broker: str, measured: _BrokerMeasurements) -> bool:
         if broker in self._received_now:
             return True
         published = self._published.load.get(broker, {})
@@ -194,8 +194,8 @@ class _ExtensibleBrokers:
         oldest = self._settings.report_max_interval_minutes * 60 + _REPORT_SLACK_S
         if updated is None or measured.measured_at.timestamp() * 1000 - updated > oldest * 1000:
             return False
-        threshold = _runtime_number(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
-        return load_data.is_current(published, measured.stats_by_bundle, threshold)
+        threshold = _numeric_setting(self._runtimes[broker], "loadBalancerReportUpdateThresholdPercentage", 10)
+        return load_data.is_load_current(published, measured.stats_by_bundle, threshold)
 
     def _top_bundles(self, broker: str, measured: _BrokerMeasurements) -> Sequence[str]:
         """Return the last top bundles received from a broker; empty if they are known to be outdated.
@@ -204,7 +204,7 @@ class _ExtensibleBrokers:
         unload a bundle.
         """
         top = self._published.top.get(broker)
-        oldest = 2 * _runtime_number(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _REPORT_SLACK_S
+        oldest = 2 * _numeric_setting(self._runtimes[broker], "statsUpdateFrequencyInSecs", 60) + _REPORT_SLACK_S
         if (
             top is None
             or measured.measured_at.timestamp() * 1000 - top.at_ms > oldest * 1000
@@ -214,7 +214,7 @@ class _ExtensibleBrokers:
         return top.bundles
 
 
-def _runtime_number(runtime: Mapping[str, str], name: str, default: float) -> float:
+def _numeric_setting(runtime: Mapping[str, str], name: str, default: float) -> float:
     try:
         return float(runtime.get(name, default))
     except ValueError:

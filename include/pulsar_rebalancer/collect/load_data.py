@@ -116,7 +116,7 @@ def _normalized_host(host: str) -> str:
     return host.lower().strip("[]").removesuffix(".")
 
 
-def are_from_other_broker(stats_bundles: Collection[str], owned_bundles: Collection[str]) -> bool:
+def are_other_brokers_stats(stats_bundles: Collection[str], owned_bundles: Collection[str]) -> bool:
     """Return whether statistics come from another broker: they list several bundles, none of them owned here.
 
     Statistics are up to `statsUpdateFrequencyInSecs` seconds old, so one bundle or, after a drain, every
@@ -154,7 +154,7 @@ def values_to_store(published_load: Mapping[str, JsonValue]) -> dict[str, JsonVa
     return {**usage, **values}
 
 
-def is_current(
+def is_load_current(
     published_load: Mapping[str, JsonValue],
     stats_by_bundle: Mapping[str, Mapping[str, float]],
     threshold_percent: float,
@@ -240,7 +240,7 @@ class PublishedLoad(VersionedDocument):
     @classmethod
     def from_folder(cls, folder: StoragePath | None) -> Self:
         try:
-            return (cls.find(folder) if folder else None) or cls()
+            return (cls.read_if_exists(folder) if folder else None) or cls()
         except SnapshotError as error:
             _log.warning("load data kept from earlier runs cannot be used: %s", error)
             return cls()
@@ -258,7 +258,7 @@ class PublishedLoad(VersionedDocument):
         self.load[message.broker] = values_to_store(document)
         return True
 
-    def store_top(self, message: TopicMessage) -> bool:
+    def store_top_bundles(self, message: TopicMessage) -> bool:
         self.top.pop(message.broker, None)
         entries = (_message_document(message) or {}).get("topBundlesLoadData")
         if not isinstance(entries, list):
@@ -304,7 +304,7 @@ def require_pulsar_client() -> None:
         raise AdminError(Reason.WRONG_SETTING, f"{what}: {advice}") from None
 
 
-def receive(
+def receive_messages(
     connection: AdminConnection,
     tokens: Tokens,
     service_url: str,

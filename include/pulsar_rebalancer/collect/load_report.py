@@ -89,7 +89,7 @@ def _broker_columns(report: Mapping[str, JsonValue], collected_at: datetime, hos
         "last_update": _time_from_ms(updated),
         "report_age_seconds": None if updated is None else (now_ms - updated) / 1000,
         "started_at": _time_from_ms(started),
-        "host_samples": None if started is None else _whole_number((now_ms - started) / 1000 / host_interval_s),
+        "host_samples": None if started is None else _floor_or_nan((now_ms - started) / 1000 / host_interval_s),
         "version": one_line(version, _MAX_VERSION_CHARS) if isinstance(version, str) else None,
     }
     for column, name in _RESOURCE_FIELDS.items():
@@ -141,7 +141,7 @@ def _time_from_ms(ms: float | None) -> datetime | None:
     return _EPOCH + timedelta(milliseconds=ms)
 
 
-def _whole_number(samples: float) -> float:
+def _floor_or_nan(samples: float) -> float:
     return float(math.floor(samples)) if math.isfinite(samples) else math.nan
 
 
@@ -170,7 +170,7 @@ class UsableReports:
         return cls(reports, failed | refused)
 
     @property
-    def non_persistent_brokers(self) -> list[str]:
+    def non_persistent_only_brokers(self) -> list[str]:
         closed = [broker for broker, report in self.reports.items() if not report.takes_persistent_topics]
         return closed if len(closed) < len(self.reports) else []
 
@@ -206,4 +206,4 @@ def _raise_lasting_error(
             raise answer
     if Reason.NO_LOAD_REPORT in refusal_reasons.values():
         class_name = one_line(runtime.get("loadManagerClassName", "unknown"), MAX_NAME_CHARS)
-        raise AdminError(Reason.NO_LOAD_REPORT, f"no broker has a load report; class of the load manager: {class_name}")
+        raise AdminError(Reason.NO_LOAD_REPORT, f"no broker has a load report; loadManagerClassName is {class_name}")

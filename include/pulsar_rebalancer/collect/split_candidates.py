@@ -22,7 +22,7 @@ from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_system_bundle, namespace_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.bundle_calls import stats_by_topic
-from pulsar_rebalancer.run.snapshot import MIN_SPLIT_TOPICS, Candidate, Candidates, TopicLoad
+from pulsar_rebalancer.run.snapshot import MIN_SPLIT_TOPICS, Candidate, SplitCandidates, TopicLoad
 from pulsar_rebalancer.run.tables import LARGEST, TRAFFIC
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class _SplitBounds(NamedTuple):
             too_large |= _column("producers") + _column("consumers") > self.sessions
         return too_large
 
-    def excess(self, row: Mapping[str, float | None]) -> float:
+    def excess_ratio(self, row: Mapping[str, float | None]) -> float:
         return max(
             _ratio_to_bound(row["topics"], self.topics),
             _ratio_to_bound(_column_sum(row, "producers", "consumers"), self.sessions),
@@ -100,7 +100,7 @@ def large_bundles(
     possible = reduce(and_, map(_has_valid_value, (*TRAFFIC, "topics", "producers", "consumers")))
     rows = bundles.filter(possible).filter(large & (_column("topics") >= MIN_SPLIT_TOPICS)).to_pylist()
     chosen = [
-        LargeBundle(name, row["broker"], max(bounds.excess(row), of_means.get(name, 0.0)))
+        LargeBundle(name, row["broker"], max(bounds.excess_ratio(row), of_means.get(name, 0.0)))
         for row in rows
         if not is_system_bundle(name := row["bundle"]) and namespace_of(name) not in settings.excluded_namespaces
     ]
@@ -109,7 +109,7 @@ def large_bundles(
     for candidate in chosen:
         once.setdefault(candidate.bundle, candidate)
     if len(once) > MAX_EXAMINED_BUNDLES:
-        _log.warning("%d bundles may have to be split; %d of them are examined", len(once), MAX_EXAMINED_BUNDLES)
+        _log.warning("%d bundles may have to be split; this run examines only %d", len(once), MAX_EXAMINED_BUNDLES)
     return list(once.values())[:MAX_EXAMINED_BUNDLES]
 
 
@@ -145,14 +145,14 @@ async def read_candidates(
     means: pa.Table | None,
     settings: Settings,
     was_split: Callable[[str], bool] = lambda _: False,
-) -> Candidates:
+) -> SplitCandidates:
     """Return the bundles that may have to be split, with each topic's load; none if `split_mode` is off.
 
     `means` (`tables.MEANS`) is as of the last counted sample; `was_split` says whether a bundle was split too recently.
     """
     chosen = large_bundles(bundles, means, settings, was_split) if settings.split_mode is not Mode.OFF else []
     if not chosen:
-        return Candidates()
+        return SplitCandidates()
     namespaces = sorted({namespace_of(large.bundle) for large in chosen})
     bounds = dict(zip(namespaces, await asyncio.gather(*(_read_boundaries(admin, n) for n in namespaces)), strict=True))
     topics: dict[str, tuple[TopicLoad, ...] | None] = {}
@@ -168,7 +168,7 @@ async def read_candidates(
     except TimeoutError:
         _log.warning("topics of %d bundles were not read within %d s", len(chosen) - len(topics), MAX_READ_SECONDS)
     names = [large.bundle for large in chosen]
-    return Candidates(
+    return SplitCandidates(
         bundles=tuple(Candidate(bundle=n, bounds=bounds[namespace_of(n)], topics=topics.get(n)) for n in names)
     )
 
@@ -203,7 +203,7 @@ async def _read_topics(
         _log.warning("%s", error)
         return None
     if len(positions) > limit:
-        _log.warning("%s has %d topics, more than can be examined", bundle, len(positions))
+        _log.warning("%s has %d topics; this run can read only %d more", bundle, len(positions), limit)
         return None
     loads = stats_by_topic(stats, bundle)
     # Brokers may leave segments of scalable topics out of the positions, but not out of the statistics.

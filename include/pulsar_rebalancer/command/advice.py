@@ -14,14 +14,14 @@ from pulsar_rebalancer.collect.broker_settings import Runtimes
 from pulsar_rebalancer.collect.collector import Sample
 from pulsar_rebalancer.collect.split_candidates import total_rate
 from pulsar_rebalancer.config.field_types import Placement
-from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
+from pulsar_rebalancer.decide.split_algorithms import BundleLoad, split_condition
 from pulsar_rebalancer.errors import AdminError
 from pulsar_rebalancer.names import is_in_bundle, namespace_of, range_of
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.pulsar.answers import split_topic
 from pulsar_rebalancer.pulsar.client import shedding_is_on
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.findings import exceeds_fair_share
+from pulsar_rebalancer.run.findings import exceeds_twice_fair_share
 from pulsar_rebalancer.run.plan import Summary, candidate_rows, read_decisions, read_moves
 from pulsar_rebalancer.run.request import Finding
 from pulsar_rebalancer.run.snapshot import Snapshot
@@ -69,7 +69,7 @@ class LoadedTopics(NamedTuple):
     unread_brokers: Sequence[str]
 
 
-def configured_classes(runtimes: Runtimes) -> dict[str, str]:
+def load_balancer_classes(runtimes: Runtimes) -> dict[str, str]:
     runtime = runtimes.leader_config
     names = {
         "manager": "loadManagerClassName",
@@ -109,12 +109,12 @@ def _loaded_topics(broker: str, stats: Mapping[str, object]) -> Iterator[LoadedT
 def all_advice(runtimes: Runtimes, topics: LoadedTopics, runs: Sequence[StoragePath]) -> list[Advice]:
     """Return what is wrong, the gravest first; `runs` decided the same sample as if all hits were reached."""
     brokers = Snapshot(runs[0]).read_table("brokers").num_rows
-    found = [*_validation_advice(runs), *class_advice(runtimes)]
+    found = [*_validation_advice(runs), *strategy_class_advice(runtimes)]
     found += [each for run in runs for each in _large_bundle_advice(run, topics.topics)]
     found += islice(crowded_partition_advice(topics.topics, brokers), _MAX_LISTED)
     if topics.unread_brokers:
         named = ", ".join(topics.unread_brokers[:_MAX_NAMED])
-        found.append(Advice("Topics of some brokers were not read.", named, "Inspect again when the brokers are idle."))
+        found.append(Advice("Topics of some brokers were not read.", named, "Inspect again at a quieter time."))
     return list(dict.fromkeys(found))
 
 
@@ -140,13 +140,13 @@ def _fix_command(finding: Finding) -> str:
     return _unload_command(bundle[0]) if bundle else next((_FIXES[key] for key in _FIXES if key in finding.detail), "")
 
 
-def class_advice(runtimes: Runtimes) -> Iterator[Advice]:
-    named = configured_classes(runtimes)
+def strategy_class_advice(runtimes: Runtimes) -> Iterator[Advice]:
+    named = load_balancer_classes(runtimes)
     if named["manager"] == "ModularLoadManagerImpl" and (named["shedder"] == Placement.AVG) != (
         named["placement"] == Placement.AVG
     ):
         yield Advice(
-            f"{Placement.AVG} chooses destinations only if it is set as the shedder and also as the placement.",
+            f"{Placement.AVG} chooses destinations only if it is both the shedder and the placement strategy.",
             f"shedder {named['shedder']}, placement {named['placement']}",
             "Set loadBalancerLoadSheddingStrategy and loadBalancerLoadPlacementStrategy in broker.conf to the same "
             "class, and restart the brokers.",
@@ -169,13 +169,13 @@ def _large_bundle_advice(folder: StoragePath, topics: Iterable[LoadedTopic]) -> 
     }
     large = []
     for topic in topics:
-        alone = LoadedBundle(topic.bundle, topic.broker, 1, 0, topic.msg_rate, topic.msg_throughput)
+        alone = BundleLoad(topic.bundle, topic.broker, 1, 0, topic.msg_rate, topic.msg_throughput)
         measure, target = targets.get(topic.broker, (Measure.RATE, math.inf))
-        if condition_of(alone, settings) is not None or getattr(topic, measure) > target:
+        if split_condition(alone, settings) is not None or getattr(topic, measure) > target:
             large.append(topic)
     for topic in sorted(large, key=lambda each: (-each.msg_throughput, each.name))[:_MAX_LISTED]:
         yield Advice(
-            "One topic is too large: no split makes its bundle small enough.",
+            "One topic is so large that no split makes its bundle small enough.",
             f"{topic.name}: {topic.msg_rate:,.0f} msg/s, {topic.msg_throughput:,.0f} bytes/s, on {topic.broker}",
             _partition_advice(topic.name),
             Reason.NO_POSITION,
@@ -200,10 +200,10 @@ async def find_topic(admin: PulsarAdmin, topic: str, topics: Sequence[LoadedTopi
     bundle = next(name for name in ranges if is_in_bundle(topic, name))
     broker = next(iter(Snapshot(run).owners([bundle]).get(bundle, ())), "")
     load = next((f"{t.msg_rate:,.0f} msg/s, {t.msg_throughput:,.0f} bytes/s" for t in topics if t.name == topic), "")
-    return {"topic": topic, "bundle": bundle, "broker": broker, "load": load, "why": _explanation(run, bundle, broker)}
+    return {"topic": topic, "bundle": bundle, "broker": broker, "load": load, "why": _bundle_fate(run, bundle, broker)}
 
 
-def _explanation(run: StoragePath, bundle: str, broker: str) -> str:
+def _bundle_fate(run: StoragePath, bundle: str, broker: str) -> str:
     if not broker:
         return f"stays: {Reason.UNKNOWN_NAME.meaning}"
     if Summary.read_or_none(run) is None:
@@ -226,7 +226,7 @@ def crowded_partition_advice(topics: Iterable[LoadedTopic], brokers: int) -> Ite
             partitions.setdefault(base, []).append(topic)
     for base, parts in partitions.items():
         broker, held = Counter(part.broker for part in parts).most_common(1)[0]
-        if exceeds_fair_share(held, len(parts), brokers):
+        if exceeds_twice_fair_share(held, len(parts), brokers):
             largest = max((part for part in parts if part.broker == broker), key=lambda part: part.msg_throughput)
             evidence = f"{base}: {held} of {number_of(len(parts), 'partition')} on {broker}"
             yield Advice("One broker has too many partitions of a topic.", evidence, _unload_command(largest.bundle))

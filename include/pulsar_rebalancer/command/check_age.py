@@ -1,12 +1,12 @@
 """Report how old the latest outcome and decision of a cluster are.
 
-Run it on another machine: a scheduler that is down sends no alerts. It prints
-one line and exits as a Nagios plugin does:
+Run this command on a machine without Airflow, because a scheduler that is down
+sends no alerts. The command prints one line and exits as a Nagios plugin does:
 
   0  OK
   1  WARNING: runs end, but no decision was committed within the limit
-  2  CRITICAL: no run ended with an outcome within the limit, or the files or
-     the options cannot be read
+  2  CRITICAL: no run ended with an outcome within the limit, the files cannot be
+     read, or an option is wrong
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _STATUS_NAMES = {OK: "OK", WARNING: "WARNING", CRITICAL: "CRITICAL"}
 
 
 @dataclass(frozen=True)
-class Ages:
+class RunAges:
     outcome: float | None
     decision: float | None
 
 
-def read_ages(storage: ClusterStorage, now: datetime) -> Ages:
-    return Ages(_seconds_since(_last_outcome(storage, now), now), _seconds_since(_last_decision(storage, now), now))
+def read_ages(storage: ClusterStorage, now: datetime) -> RunAges:
+    return RunAges(_seconds_since(_outcome_time(storage, now), now), _seconds_since(_decision_time(storage, now), now))
 
 
 def _seconds_since(time: datetime | None, now: datetime) -> float | None:
     return None if time is None else max(0.0, (now - time).total_seconds())
 
 
-def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
+def _outcome_time(storage: ClusterStorage, now: datetime) -> datetime | None:
     # Ignore runs from the future: a clock has since been set back.
     for run in storage.latest_runs(now + MAX_CLOCK_SKEW):
         file = run / "outcome.json"
@@ -50,22 +50,22 @@ def _last_outcome(storage: ClusterStorage, now: datetime) -> datetime | None:
     return None
 
 
-def _last_decision(storage: ClusterStorage, now: datetime) -> datetime | None:
+def _decision_time(storage: ClusterStorage, now: datetime) -> datetime | None:
     run = last_committed_run(storage, now + MAX_CLOCK_SKEW)
     return CommitMark.read(run).at if run else None
 
 
-def judge_ages(ages: Ages, max_age_s: float) -> int:
+def status_code(ages: RunAges, max_age_s: float) -> int:
     if ages.outcome is None or ages.outcome > max_age_s:
         return CRITICAL
     return WARNING if ages.decision is None or ages.decision > max_age_s else OK
 
 
-def status_line(cluster: str, ages: Ages, max_age_s: float) -> str:
+def status_line(cluster: str, ages: RunAges, max_age_s: float) -> str:
     text = f"last outcome: {_age(ages.outcome)}; last committed decision: {_age(ages.decision)}; limit: {max_age_s:g} s"
     values = {"outcome_age": ages.outcome, "decision_age": ages.decision}
     data = " ".join(f"{name}={age:.0f}s;;{max_age_s:g}" for name, age in values.items() if age is not None)
-    return f"{_STATUS_NAMES[judge_ages(ages, max_age_s)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
+    return f"{_STATUS_NAMES[status_code(ages, max_age_s)]} - cluster {cluster}: {text} | {data}".removesuffix(" | ")
 
 
 def _age(seconds: float | None) -> str:
@@ -102,4 +102,4 @@ def run(args: argparse.Namespace) -> int:
         print(f"{_STATUS_NAMES[CRITICAL]} - cluster {args.cluster}: {text}")
         return CRITICAL
     print(status_line(args.cluster, measured, args.max_age_seconds))
-    return judge_ages(measured, args.max_age_seconds)
+    return status_code(measured, args.max_age_seconds)

@@ -1,10 +1,10 @@
-"""Drain a broker and wait until no movable bundle is left on it.
+"""Drain a broker and wait until it has no bundle that can move.
 
-For a preStop hook or an autoscaler. It asks Airflow at AIRFLOW_URL, as the user
-whose token is in AIRFLOW_TOKEN, and prints one sentence. Exit codes:
+Use this command in a preStop hook or an autoscaler. The command calls Airflow at
+AIRFLOW_URL with the token in AIRFLOW_TOKEN, and prints one sentence. Exit codes:
 
-  0  no movable bundle is left
-  1  some are left when the time is up; the drain, once ordered, continues
+  0  the broker has no bundle that can move
+  1  some bundles can still move when the time is up; a drain that was ordered continues
   2  Airflow refused the drain or cannot be used, or the command is wrong
 """
 
@@ -101,7 +101,7 @@ class AirflowClient:
             left = drains[broker]["movable"] if broker in drains else None
             if left == 0:
                 return
-            held = "its bundles are not known yet" if left is None else f"still owns {left} bundles that can move"
+            held = "its bundles are not known yet" if left is None else f"still owns bundles that can move: {left}"
             self._pause_or_fail(f"{broker} is drained, but {held}")
 
     def _pause_or_fail(self, result: str) -> None:
@@ -132,7 +132,7 @@ class AirflowClient:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("broker", help="brokerId, host:port")
+    parser.add_argument("broker", help="brokerId (host:port)")
     parser.add_argument("--cluster", required=True, help="cluster's name in the clusters file")
     parser.add_argument("--seconds", required=True, type=float, help="maximum time to wait, in seconds")
     parser.add_argument("--reason", default="pulsar-rebalancer drain", help="reason for the drain, shown to everyone")

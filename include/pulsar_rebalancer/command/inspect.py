@@ -1,10 +1,10 @@
-"""Look at a cluster: scores, what would move, and what keeps it from being balanced.
+"""Show a cluster's scores, the moves that would follow, and what keeps the cluster unbalanced.
 
-It needs no Airflow, and sends only GET requests. PULSAR_TOKEN is the token. Every other part of a connection
-is the variable PULSAR_ and its name, such as PULSAR_CA_FILE or PULSAR_CREDENTIALS_FILE, or a key of the YAML
-file --connection. Exit codes:
+The command needs no Airflow and sends only GET requests. Set the token in the environment variable
+PULSAR_TOKEN, and other connection fields in variables such as PULSAR_CA_FILE and PULSAR_CREDENTIALS_FILE, or
+all of them in the YAML file that --connection names. Exit codes:
 
-  0  nothing to mend was found
+  0  there are no findings
   1  there are findings
   2  the cluster cannot be read, or the command is wrong
 """
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         connection = connection_to(args.url, args.connection)
         with tempfile.TemporaryDirectory(prefix="pulsar-inspect-") as folder:
-            document = asyncio.run(_inspected_document(connection, args, folder))
+            document = asyncio.run(_inspection_document(connection, args, folder))
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return UNREADABLE
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return FOUND if document["findings"] else FINE
 
 
-async def _inspected_document(connection: AdminConnection, args: argparse.Namespace, folder: str) -> dict[str, Any]:
+async def _inspection_document(connection: AdminConnection, args: argparse.Namespace, folder: str) -> dict[str, Any]:
     async with PulsarAdmin(connection) as admin:
         seen = await inspect_cluster(admin, folder, args.seconds, max(5.0, args.every), args.topic)
     if args.html:
@@ -99,7 +99,7 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
     for each in doc["brokers"]:
         score = "   none" if each["score"] is None else f"{each['score']:7.2f}"
         yield f"  {each['broker']:{width}} {score}  {each['resource']}  {each['why']}".rstrip()
-    yield f"pairs of {doc['shedder']} ({limits})"
+    yield f"pairs of {doc['shedder']} ({limits or 'no thresholds'})"
     for pair in last["pairs"][:_MAX_LISTED]:
         hits = ", ".join(f"{kind} {each['have']}/{each['need']}" for kind, each in pair["hits"].items())
         yield f"  {pair['source']} -> {pair['destination']}: gap {pair['gap']:.2f}, hits {hits}, {pair['reason']}"
@@ -110,11 +110,11 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
             for pair in sample["pairs"]:
                 most_hits = {kind: max(n, pair["hits"].get(kind, {}).get("have", 0)) for kind, n in most_hits.items()}
             yield f"  {sample['at']}: {most_hits['low']} low hits, {most_hits['high']} high hits; {_moves_text(plan)}"
-    yield f"if the load does not change, {doc['shedder']} would: {_moves_text(doc['if_it_lasts'])}"
+    yield f"if the load does not change, {doc['shedder']} {_moves_text(doc['if_it_lasts'])}"
     for move in (doc["if_it_lasts"] or {}).get("moves", ())[:_MAX_LISTED]:
         yield f"  {move['bundle']}: {move['from']} -> {move['to']}"
     own = doc["configured"]
-    action = f"would: {_moves_text(own['if_it_lasts'])}" if own["if_it_lasts"] else "is unknown to the rebalancer"
+    action = _moves_text(own["if_it_lasts"]) if own["if_it_lasts"] else "is unknown to the rebalancer"
     yield f"Pulsar's own {own['shedder']} with placement {own['placement']} (shedding {own['shedding']}) {action}"
     for place in doc.get("topic", ()):
         yield f"{place['topic']}: {place['bundle']} on {place['broker'] or 'no broker'} ({place['load'] or 'idle'})"
@@ -130,7 +130,7 @@ def text_lines(doc: dict[str, Any]) -> Iterator[str]:
 
 def _moves_text(plan: dict[str, Any] | None) -> str:
     if plan is None:
-        return "decide nothing, because validation blocks the run"
+        return "would decide nothing, because validation blocks the run"
     if not plan["bundles"]:
-        return f"move nothing ({plan['sentence']})"
-    return f"move {number_of(plan['bundles'], 'bundle')}; range {plan['range']} -> {plan['predicted_range']}"
+        return f"would move nothing ({plan['sentence']})"
+    return f"would move {number_of(plan['bundles'], 'bundle')}; range {plan['range']} -> {plan['predicted_range']}"

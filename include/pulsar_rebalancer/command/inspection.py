@@ -1,6 +1,6 @@
 """One look at a cluster through a read-only connection: samples, what strategies would do, as a JSON document.
 
-Files lie in a folder that the caller removes. Every judgement is that of a run: `collect`, `validate`, `plan_run`.
+Files lie in a folder that the caller removes. Every judgement is a run's: `collect_sample`, `validate`, `plan_run`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 from pydantic import JsonValue
 
 from pulsar_rebalancer.collect.broker_settings import Runtimes, read_runtimes
-from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, write_sample
+from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect_sample, write_sample
 from pulsar_rebalancer.command import advice
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, RunParams
 from pulsar_rebalancer.config.settings import validate as settings_of
-from pulsar_rebalancer.decide.plan_files import write_run
+from pulsar_rebalancer.decide.plan_files import write_run_plan
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_plan import learning_of, plan_run
+from pulsar_rebalancer.decide.run_plan import learn_from_run, plan_run
 from pulsar_rebalancer.decide.validation import validate_run
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.outcome import conclude_run
-from pulsar_rebalancer.run.plan import Summary, read_moves, read_state
+from pulsar_rebalancer.run.plan import Summary, read_moves, read_plan_state
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import MEANS, table
 from pulsar_rebalancer.show.page.brokers import pair_views
@@ -67,9 +67,9 @@ class SampleJudge:
         folder = self.storage.new_run_folder(sample.request.collected_at)
         before = StateBefore(decision=self.decision_state)
         write_sample(replace(sample, request=sample.request.model_copy(update=changes), state_before=before), folder)
-        if not validate_run(RunInput(folder)).reasons(Effect.BLOCK):
+        if not validate_run(RunInput(folder)).reason_counts(Effect.BLOCK):
             decide_run(RunInput.read(folder.uri))
-            self.decision_state = self.decision_state if all_hits else read_state(folder)
+            self.decision_state = self.decision_state if all_hits else read_plan_state(folder)
         blocked = Summary.read_or_none(folder) is None
         conclude_run(folder, None if blocked else Reason.OBSERVE, sample.request.collected_at).write(folder)
         return folder
@@ -78,12 +78,12 @@ class SampleJudge:
 def decide_run(run: RunInput) -> Summary:
     """Decide a run as the Spark application does, with the means of its bundles computed here."""
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
-    left_out = run.validation.quarantined
+    left_out = run.validation.quarantine_reasons
     reported = (row for row in run.read_table("bundles").to_pylist() if row["bundle"] not in left_out)
     run.new_means_file.write_table(table(bundle_columns.update_means(reported, known), MEANS))
-    learned = learning_of(run)
-    learned.write_costs(run)
-    return write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned))
+    lesson = learn_from_run(run)
+    lesson.write_costs(run)
+    return write_run_plan(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, lesson.bundle_loads), lesson))
 
 
 @dataclass
@@ -121,7 +121,7 @@ class Inspection:
             "samples": [self._sample_document(folder) for folder in self.runs],
             "if_it_lasts": plan_document(self.lasting_run),
             "configured": {
-                **advice.configured_classes(self.runtimes),
+                **advice.load_balancer_classes(self.runtimes),
                 "if_it_lasts": plan_document(self.configured_run) if self.configured_run else None,
             },
             "findings": [found._asdict() for found in self.all_advice],
@@ -186,7 +186,7 @@ async def inspect_cluster(
     begun = time.monotonic()
     for number in range(1 + int(seconds // interval_s)):
         await _sleep(max(0.0, begun + number * interval_s - time.monotonic()))
-        sample = await collect(admin, entry, RunTrigger(now=_now(), airflow_run_id="", requested_by="inspect"))
+        sample = await collect_sample(admin, entry, RunTrigger(now=_now(), airflow_run_id="", requested_by="inspect"))
         counted.append(own.judge(sample))
         if theirs:
             theirs.judge(sample)
@@ -203,7 +203,7 @@ async def inspect_cluster(
 
 
 def _configured_judge(folder: str, runtimes: Runtimes) -> SampleJudge | None:
-    named = advice.configured_classes(runtimes)
+    named = advice.load_balancer_classes(runtimes)
     given = settings_of_classes(named["manager"], named["shedder"], named["placement"])
     return SampleJudge(ClusterStorage(folder, "configured"), given) if given else None
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME, Percent
-from pulsar_rebalancer.config.settings import CAPS, Check, Settings, parse_typed, typed_values, validate
+from pulsar_rebalancer.config.settings import CAPS, Check, Settings, cleaned_inputs, parse_form_values, validate
 from pulsar_rebalancer.errors import FieldsError, SettingsError
 from pulsar_rebalancer.names import CLUSTER_NAME, Brokers, Namespaces, Patterns
 from pulsar_rebalancer.reasons import Reason
@@ -163,7 +163,7 @@ def _field_values(entries: _YamlMap, label: str) -> dict[str, object]:
         if isinstance(value, _YamlMap):
             _refuse_repeated_keys(value, f"{label}: {field}")
         given[field] = value
-    return typed_values(given, label)
+    return cleaned_inputs(given, label)
 
 
 class Origin(StrEnum):
@@ -184,7 +184,7 @@ class RunParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    force: str = Field("", max_length=500, description="reason for forcing a balance; empty for a normal run")
+    force: str = Field("", max_length=500, description="reason to balance now, without waiting; empty: normal run")
     force_threshold: Percent | None = Field(
         None, description="score gap, in points, at which a forced run moves bundles; empty: low_threshold"
     )
@@ -206,7 +206,7 @@ class RunParams(BaseModel):
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.force_threshold is not None and not self.force.strip():
-            raise FieldsError({"force": "Give a reason for the forced balance; it is recorded."})
+            raise FieldsError({"force": "Give a reason for the forced run; the reason is recorded."})
         if None not in (self.low_threshold, self.high_threshold) and self.low_threshold > self.high_threshold:  # type: ignore[operator]
             raise FieldsError({"low_threshold": f"The value is above high_threshold ({self.high_threshold:g})."})
         return self
@@ -229,10 +229,10 @@ class RunSettings(BaseModel):
 
 def parse_params(values: Mapping[str, object]) -> RunParams:
     """Validate a manual run's parameters. Raises SettingsError `wrong_setting`, with the wrong fields."""
-    return parse_typed(RunParams, values, "run parameters")
+    return parse_form_values(RunParams, values, "run parameters")
 
 
-def broker_values(runtime: Mapping[str, str]) -> dict[str, str]:
+def live_settings(runtime: Mapping[str, str]) -> dict[str, str]:
     """Return the live brokers' load-balancer settings, by our field names.
 
     `runtime` is a response to `/admin/v2/brokers/configuration/runtime`, in which all values are strings.
@@ -277,7 +277,7 @@ def resolve(
 
     Args:
         file: the cluster's entry in the clusters file; its keys are our names or Pulsar's.
-        brokers: live settings, from `broker_values`.
+        brokers: live settings, from `live_settings`.
         params: their lists are added to the file's; their mode must not be higher than the file's.
         check: additional check, as in `validate`.
 
@@ -310,7 +310,7 @@ def _param_changes(settings: Settings, params: RunParams) -> dict[str, object]:
     for name in CAPS:
         cap = getattr(settings, name)
         if cap is not None and changed.get(name, cap) > cap:
-            raise SettingsError(Reason.WRONG_SETTING, f"{name}: a run may lower the cap, not raise it from {cap:g}")
+            raise SettingsError(Reason.WRONG_SETTING, f"{name}: a run may lower the cap, not raise it above {cap:g}")
     for name in ("excluded_namespaces", "excluded_brokers", "excluded_bundles"):
         if changed.get(name):
             changed[name] = tuple(dict.fromkeys((*getattr(settings, name), *changed[name])))

@@ -95,7 +95,7 @@ class Window(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    cron: str = Field("", description="start: cron expression of five fields, local time")
+    cron: str = Field("", description="start, as a cron expression of five fields in local time")
     minutes: float | None = Field(None, gt=0, le=60 * 24 * 366, description="length in minutes, by the local clock")
     start: NaiveDatetime | None = Field(None, description="start, local time")
     end: NaiveDatetime | None = Field(None, description="end, local time")

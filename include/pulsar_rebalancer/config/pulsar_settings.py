@@ -66,7 +66,7 @@ class PulsarSettings(BaseModel):
     memory_weight: Weight = Field(
         0.0,
         alias="loadBalancerMemoryResourceWeight",
-        description="weight of the JVM heap; extensible load manager only",
+        description="weight of the JVM heap in the score; extensible load manager only",
     )
     history_percentage: float = Field(
         0.9,
@@ -95,7 +95,7 @@ class PulsarSettings(BaseModel):
     overloaded_threshold: Percent = Field(
         85,
         alias="loadBalancerBrokerOverloadedThresholdPercentage",
-        description="score at which a broker counts as overloaded, percent",
+        description="score at which a broker is overloaded, percent",
     )
     rate_difference: float = Field(
         50,
@@ -106,8 +106,8 @@ class PulsarSettings(BaseModel):
     throughput_ratio: float = Field(
         4,
         alias="loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
-        description="UniformLoadShedder: sheds if one broker's throughput is more than this factor "
-        "times another's; 0: ignored",
+        description="UniformLoadShedder: sheds if one broker's throughput exceeds another's by more "
+        "than this factor; 0: ignored",
     )
     max_unload_bundles: int = Field(
         -1,
@@ -143,7 +143,7 @@ class PulsarSettings(BaseModel):
         180,
         ge=0,
         alias="loadBalanceSheddingDelayInSeconds",
-        description="TransferShedder: seconds to wait after a broker's last unload until its reports are used",
+        description="TransferShedder: seconds after a broker's last unload during which its reports are ignored",
     )
     load_data_ttl_seconds: float = Field(
         1800,
@@ -176,7 +176,7 @@ class PulsarSettings(BaseModel):
         50000,
         ge=0,
         alias="loadBalancerBrokerMaxTopics",
-        description="number of topics above which a broker is no destination",
+        description="a broker with more topics than this is no destination",
     )
     even_distribution: bool = Field(
         False,
@@ -184,13 +184,13 @@ class PulsarSettings(BaseModel):
         description="placement prefers brokers with the fewest bundles of the same namespace",
     )
     failure_domains: bool = Field(
-        False, alias="failureDomainsEnabled", description="spread anti-affinity groups over domains, then brokers"
+        False, alias="failureDomainsEnabled", description="spread anti-affinity groups by failure domain, then broker"
     )
     prefer_later_versions: bool = Field(
         False, alias="preferLaterVersions", description="placement chooses only brokers of the latest version"
     )
     excluded_namespaces: Namespaces = Field(
-        (), alias="loadBalancerSheddingExcludedNamespaces", description="namespaces (tenant/namespace) never moved"
+        (), alias="loadBalancerSheddingExcludedNamespaces", description="namespaces (tenant/namespace) that never move"
     )
     grace_period_minutes: float = Field(
         30,
@@ -208,7 +208,7 @@ class PulsarSettings(BaseModel):
         1,
         gt=0,
         alias="loadBalancerHostUsageCheckIntervalMinutes",
-        description="minutes between a broker's host samples",
+        description="minutes between a broker's measurements of its host's usage",
     )
 
     auto_split: bool = Field(
@@ -237,12 +237,12 @@ class PulsarSettings(BaseModel):
     max_bundle_msg_rate: int = Field(
         30000,
         alias="loadBalancerNamespaceBundleMaxMsgRate",
-        description="message rate above which a bundle is split, msg/s inbound plus outbound",
+        description="inbound plus outbound message rate above which a bundle is split, msg/s",
     )
     max_bundle_bandwidth: int = Field(
         100,
         alias="loadBalancerNamespaceBundleMaxBandwidthMbytes",
-        description="throughput above which a bundle is split, MiB/s inbound plus outbound",
+        description="inbound plus outbound throughput above which a bundle is split, MiB/s",
     )
     max_namespace_bundles: int = Field(
         128,

@@ -45,7 +45,7 @@ class BreakerRules(BaseModel):
 
     bad_brokers: int | None = Field(None, ge=1, description="the breaker opens if a run leaves out this many brokers")
     failed_moves: int | None = Field(
-        None, ge=1, description="the breaker opens if this many moves of a run fail or land on another broker"
+        None, ge=1, description="the breaker opens if this many moves of a run fail or land on the wrong broker"
     )
     worse_rounds: int | None = Field(
         None, ge=1, description="the breaker opens if the score range grows in this many consecutive rounds of moves"
@@ -55,7 +55,7 @@ class BreakerRules(BaseModel):
     @model_validator(mode="after")
     def _check_has_limit(self) -> Self:
         if (self.bad_brokers, self.failed_moves, self.worse_rounds) == (None, None, None):
-            raise ValueError("breaker needs a limit: bad_brokers, failed_moves or worse_rounds")
+            raise ValueError("breaker needs at least one limit: bad_brokers, failed_moves or worse_rounds")
         return self
 
 
@@ -102,16 +102,16 @@ class Settings(PulsarSettings):
         None, ge=1, description="maximum bundles of one namespace moved per run"
     )
     max_bytes_per_run: float | None = Field(
-        None, gt=0, description="maximum throughput of the bundles moved per run, bytes/s inbound plus outbound"
+        None, gt=0, description="maximum inbound plus outbound throughput of the bundles moved per run, bytes/s"
     )
     excluded_bundles: Patterns = Field((), description="patterns (with * and ?) of bundles that never move")
     move_system_bundles: bool = Field(False, description="bundles of pulsar/system may move, as in Pulsar")
-    max_quarantined_brokers: int = Field(2, ge=0, description="number of left-out brokers above which runs are blocked")
+    max_quarantined_brokers: int = Field(2, ge=0, description="maximum number of left-out brokers; above it, runs fail")
     pause: Pause | None = Field(None, description="nothing is moved until the pause ends")
     maintenance_windows: tuple[Window, ...] = Field((), description="bundles are moved only within these windows")
     blackouts: tuple[Window, ...] = Field((), description="nothing is moved within these windows")
     breaker: BreakerRules | None = Field(None, description="circuit breaker: when it opens, and for how long")
-    state_max_gap: float = Field(3, ge=1, description="intervals without a sample after which hits restart at zero")
+    state_max_gap: float = Field(3, ge=1, description="hits restart at zero after this many intervals without a sample")
     listen_seconds: float = Field(
         6,
         ge=0,
@@ -135,7 +135,7 @@ class Settings(PulsarSettings):
         0.5, gt=0, le=15, description="seconds within which clients must reconnect, if unload_concurrency is auto"
     )
     move_timeout_seconds: float = Field(
-        30, gt=0, description="maximum seconds for the unload request, and then until a new owner appears"
+        30, gt=0, description="maximum seconds for the unload request, and again until a new owner appears"
     )
     fill_new_brokers: bool = Field(False, description="automatically fill a new healthy broker up to the mean score")
     roll_restart_dag: str = Field(
@@ -151,8 +151,8 @@ class Settings(PulsarSettings):
     )
     split_mode: Mode = Field(
         Mode.OFF,
-        description="bundles that are too large: off, observe (list them), auto (split them; in mode approve, after "
-        "approval)",
+        description="action on bundles that are too large: off, observe (list them) or auto (split them; in mode "
+        "approve, after approval)",
     )
     max_splits_per_run: int = Field(1, ge=1, description="maximum bundles split per run")
     retention_days: int = Field(
@@ -183,7 +183,7 @@ class Settings(PulsarSettings):
     @classmethod
     def _check_split_mode(cls, value: Mode) -> Mode:
         if value is Mode.APPROVE:
-            raise ValueError("off, observe or auto; in mode approve, splits wait for approval with the plan's moves")
+            raise ValueError("use off, observe or auto; in mode approve, splits wait for approval with the moves")
         return value
 
 
@@ -249,7 +249,7 @@ def _setting_with_pulsar_name(name: str) -> str:
 _Form = TypeVar("_Form", bound=BaseModel)
 
 
-def typed_values(values: Mapping[str, object], label: str) -> dict[str, object]:
+def cleaned_inputs(values: Mapping[str, object], label: str) -> dict[str, object]:
     """Clean every string by `texts.cleaned_input`. Raises SettingsError `wrong_setting`, which names the key."""
     cleaned: dict[str, object] = {}
     for key, value in values.items():
@@ -260,9 +260,9 @@ def typed_values(values: Mapping[str, object], label: str) -> dict[str, object]:
     return cleaned
 
 
-def parse_typed(form_class: type[_Form], values: Mapping[str, object], label: str) -> _Form:
+def parse_form_values(form_class: type[_Form], values: Mapping[str, object], label: str) -> _Form:
     """Return a form with typed values, or defaults. Raises SettingsError `wrong_setting`, with the wrong fields."""
-    given = {name: value for name, value in typed_values(values, label).items() if value not in (None, "", [])}
+    given = {name: value for name, value in cleaned_inputs(values, label).items() if value not in (None, "", [])}
     try:
         return form_class.model_validate(given)
     except ValidationError as error:

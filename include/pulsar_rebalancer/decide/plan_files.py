@@ -17,8 +17,8 @@ from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.stays import RULES
-from pulsar_rebalancer.reasons import Reason, counts_text
-from pulsar_rebalancer.run.outcome import ClientGap, last_cost_text
+from pulsar_rebalancer.reasons import Reason, reasons_text
+from pulsar_rebalancer.run.outcome import ClientGap, last_gaps_text
 from pulsar_rebalancer.run.plan import (
     ForcedRun,
     Summary,
@@ -31,15 +31,15 @@ from pulsar_rebalancer.run.plan import (
 from pulsar_rebalancer.run.request import ManualPlanRecord
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
 from pulsar_rebalancer.run.tables import DECISIONS, MOVES, Cell, Row, table
-from pulsar_rebalancer.state import CountedSample, DecisionState, samples_after, samples_at
+from pulsar_rebalancer.state import DecisionState, HitSample, new_hit_samples, next_hit_samples
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, hits_after, used_score_by_broker
-from pulsar_rebalancer.strategies.scoring import score_by_broker_after
+from pulsar_rebalancer.strategies.scoring import predict_scores
 from pulsar_rebalancer.strategies.shedders.registry import brokers_not_compared, force_threshold, profile_of
 from pulsar_rebalancer.texts import number_of, one_line
 
 
-def write_run(run: RunInput, plan: Plan) -> Summary:
+def write_run_plan(run: RunInput, plan: Plan) -> Summary:
     scores, request, params = _score_by_broker(plan.decisions), run.request, run.request.params
     judged = [decision for decision in plan.decisions if decision.pair is not None]
     gaps = [pair.gap for pair in judged if pair.gap is not None and pair.source != pair.destination]
@@ -54,7 +54,7 @@ def write_run(run: RunInput, plan: Plan) -> Summary:
         plan,
         _state_after_run(run, plan),
         run.split_plan.split_rows,
-        **summary_scores(scores, score_by_broker_after(scores, plan.taken_moves, plan.source_traffic), not_compared),
+        **summary_scores(scores, predict_scores(scores, plan.taken_moves, plan.source_traffic), not_compared),
         drains=dict(plan.drain_progress),
         forced=forced if request.is_forced else None,
         requesters=tuple(sorted(requesters)),
@@ -80,7 +80,7 @@ def write_manual_plan(
     record: ManualPlanRecord,
     predicted_scores: Mapping[str, float],
     splits: Sequence[Row],
-    restarts: Mapping[str, CountedSample],
+    restarts: Mapping[str, HitSample],
 ) -> Summary:
     """Write a plan that no strategy decided, and return its summary. It counts no hits.
 
@@ -95,7 +95,7 @@ def write_manual_plan(
         before.model_copy(update=changed),
         splits,
         **summary_scores(sample.broker_scores, predicted_scores, sample.left_out_reasons),
-        by_hand=_with_predicted_effect(sample, plan, splits, record, predicted_scores),
+        by_hand=_add_predicted_effect(sample, plan, splits, record, predicted_scores),
         counting=Reason.BY_HAND,
         pairs=0,
         pairs_over=0,
@@ -153,14 +153,14 @@ def _state_after_run(run: RunInput, plan: Plan) -> DecisionState:
         strategy=run.settings.strategy,
         hits=hits_after(plan.decisions),
         strategy_state=(plan.strategy_state or run.strategy_state).document(),
-        samples=samples_after(before, run.hit_rules, used if counts else {}, now),
-        restarts={} if counts else samples_at(used, now),
+        samples=next_hit_samples(before, run.hit_rules, used if counts else {}, now),
+        restarts={} if counts else new_hit_samples(used, now),
         means=run.new_means_file.name if counts else before.means,
         split_hits=run.split_plan.hits_by_bundle if counts else before.split_hits,
     )
 
 
-def _with_predicted_effect(
+def _add_predicted_effect(
     sample: PlanningSample, plan: Plan, splits: Sequence[Row], record: ManualPlanRecord, scores: Mapping[str, float]
 ) -> ManualPlanRecord:
     ends = {end for move in plan.taken_moves for end in (move.source, move.destination) if end is not None}
@@ -253,7 +253,7 @@ def plan_text(summary: Summary, run: StoragePath, dag_id: str, last_gaps: Mappin
         lines += [f"  score of {name}: {before:.1f} -> {after:.1f}" for name, (before, after) in _score_shifts(summary)]
         disturbed = {"topic": hand.topics, "producer": hand.producers, "consumer": hand.consumers}
         lines.append(f"  disturbed: {', '.join(number_of(count, noun) for noun, count in disturbed.items())}")
-        lines += [f"  last time: {last_cost_text(last_gaps.values(), len(moves))}"] if moves else []
+        lines += [f"  last time: {last_gaps_text(last_gaps.values(), len(moves))}"] if moves else []
         until, conf = plan_document(summary, run, last_gaps)["until"], json.dumps({"plan": summary.hash})
         lines.append(f"To carry out this plan before {until}: airflow dags trigger {dag_id} --conf '{conf}'")
     return "\n".join(lines)
@@ -265,10 +265,10 @@ def why_no_effect(summary: Summary, run: StoragePath) -> str:
     grace = timedelta(minutes=summary.resolved.settings.grace_period_minutes)
     recent = {row["bundle"] for row in candidate_rows(run) if row["reason"] == Reason.RECENTLY_UNLOADED}
     again = max((moves.unloads[name].at + grace for name in recent & moves.unloads.keys()), default=None)
-    until = f" and may move again at {again:%H:%M %Z}" if again else ""
+    until = f"; bundles moved recently may move again at {again:%H:%M %Z}" if again else ""
     rules = sorted({str(rule.lifted_by) for rule in RULES if rule.lifted_by and rule.reason in reasons})
-    offer = f" To move these bundles now, overrule {', '.join(rules)}." if rules else ""
-    return f"{counts_text(reasons) or 'there is no bundle to move'}{until}.{offer}"
+    offer = f" To move bundles anyway, overrule {', '.join(rules)}." if rules else ""
+    return f"all bundles stay ({reasons_text(reasons)}){until}.{offer}" if reasons else "there is no bundle to move."
 
 
 def _score_shifts(summary: Summary) -> list[tuple[str, tuple[float, float]]]:

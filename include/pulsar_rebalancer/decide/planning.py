@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.isolation import Policies
-from pulsar_rebalancer.reasons import Reason, Trait, counts_text
+from pulsar_rebalancer.reasons import Reason, Trait, reasons_text
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.request import DrainProgress
 from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.state import PlacementState, StrategyState
 from pulsar_rebalancer.strategies import caps
 from pulsar_rebalancer.strategies.caps import CapacityCheck
-from pulsar_rebalancer.strategies.placement import place_candidates
-from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, gap_and_hits, moves_text
+from pulsar_rebalancer.strategies.placement import choose_destinations
+from pulsar_rebalancer.strategies.sample import CandidateMove, Decision, gap_and_hits_text, moves_text
 from pulsar_rebalancer.texts import one_line
 
 MEASURE = Measure.THROUGHPUT
@@ -58,6 +58,37 @@ class SourceReport(NamedTuple):
     used_scores: Mapping[str, float] = {}
     drain_progress: Mapping[str, DrainProgress] = {}
 
+    @classmethod
+    def of_givers(
+        cls, sample: PlanningSample, moves: Sequence[CandidateMove], reason: Reason, explanation: str, sentence: str
+    ) -> Self:
+        """Report a source whose brokers give bundles to others that need them; no decisions if nothing moves.
+
+        Args:
+            moves: candidates after the caps, with one negative pair number for each source.
+            explanation: what each source does; the names of the receiving brokers are appended.
+            sentence: what the plan does; `{}` is replaced with the names of the receiving brokers.
+        """
+        receiving = sorted({str(move.destination) for move in moves if move.is_taken})
+        if not receiving:
+            return cls([])
+        named = one_line(", ".join(receiving), _MAX_NAMES_CHARS)
+        pairs = {move.source: move.pair for move in moves}
+        decisions = [
+            Decision(
+                source=source,
+                reason=reason,
+                pair=pair,
+                source_score=sample.broker_scores.get(source),
+                fired=True,
+                explanation=f"{source} {explanation} {named}",
+                measure=MEASURE,
+                target=math.fsum(move.traffic for move in moves if move.source == source),
+            )
+            for source, pair in pairs.items()
+        ]
+        return cls(decisions, sentence.format(named), {source: sample.broker_traffic[source] for source in pairs})
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -78,7 +109,7 @@ class Proposal:
     renumber: Callable[[Sequence[CandidateMove]], list[CandidateMove]] | None = None
 
 
-def candidates_of(
+def to_candidates(
     sample: PlanningSample, requested_moves: Iterable[RequestedMove], first_pair_number: int = 0
 ) -> list[CandidateMove]:
     """Convert requested moves to candidates, a pair number for each source, most traffic first."""
@@ -108,41 +139,10 @@ def candidates_of(
     return candidates
 
 
-def place_moves(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+def assign_destinations(sample: PlanningSample, moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     """Return the moves with their destinations, passed over if policies allow none."""
     seed = sample.snapshot.folder.name
-    return place_candidates(sample.cluster_sample, moves, sample.policy_filter, PlacementState(), seed)[0]
-
-
-def giving(
-    sample: PlanningSample, moves: Sequence[CandidateMove], reason: Reason, explanation: str, sentence: str
-) -> SourceReport:
-    """Report a source whose brokers give bundles to others that need them; no decisions if nothing moves.
-
-    Args:
-        moves: candidates after the caps, with one negative pair number for each source.
-        explanation: what each source does; the names of the receiving brokers are appended.
-        sentence: what the plan does; `{}` is replaced with the names of the receiving brokers.
-    """
-    receiving = sorted({str(move.destination) for move in moves if move.is_taken})
-    if not receiving:
-        return SourceReport([])
-    named = one_line(", ".join(receiving), _MAX_NAMES_CHARS)
-    pairs = {move.source: move.pair for move in moves}
-    decisions = [
-        Decision(
-            source=source,
-            reason=reason,
-            pair=pair,
-            source_score=sample.broker_scores.get(source),
-            fired=True,
-            explanation=f"{source} {explanation} {named}",
-            measure=MEASURE,
-            target=math.fsum(move.traffic for move in moves if move.source == source),
-        )
-        for source, pair in pairs.items()
-    ]
-    return SourceReport(decisions, sentence.format(named), {source: sample.broker_traffic[source] for source in pairs})
+    return choose_destinations(sample.cluster_sample, moves, sample.policy_filter, PlacementState(), seed)[0]
 
 
 CAPPED, KEPT_IN_PLACE = Reason.with_trait(Trait.CAP), Reason.with_trait(Trait.KEPT_IN_PLACE)
@@ -157,7 +157,7 @@ def reasons_by_pair(moves: Iterable[CandidateMove]) -> dict[int, Counter[Reason]
     return counts
 
 
-def with_taken_bundles(
+def decisions_with_bundles(
     decisions: Iterable[Decision], taken_moves: Iterable[CandidateMove], reasons: Mapping[int, Mapping[Reason, int]]
 ) -> list[Decision]:
     """Return the decisions with the bundles that move; a pair that fired without any also gets the reason."""
@@ -195,14 +195,14 @@ def taken_and_passed_over_text(moves: Sequence[CandidateMove], reasons: Mapping[
     there = [move for move in moves if move.source != destination_of_pair[move.pair]]
     back = [move for move in moves if move.source == destination_of_pair[move.pair]]
     words = f"Taken: {moves_text(there)}" + (f", {moves_text(back)} in return" if back else "")
-    others = counts_text({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
+    others = reasons_text({reason: count for reason, count in reasons.items() if reason is not Reason.TAKEN})
     return f"{words}. Passed over: {others}." if others else f"{words}."
 
 
 def explain_decision(decision: Decision) -> str:
     if decision.gap is None:
         return f"{decision.source} is left out. {decision.reason.meaning}"
-    return f"{gap_and_hits(decision)}. {decision.reason.meaning}"
+    return f"{gap_and_hits_text(decision)}. {decision.reason.meaning}"
 
 
 ArrivingTraffic = Mapping[str, Mapping[Measure, float]]
@@ -210,7 +210,7 @@ ArrivingTraffic = Mapping[str, Mapping[Measure, float]]
 
 
 @dataclass(frozen=True)
-class Sources:
+class ProposalSources:
     """Who may want something moved, in order of precedence.
 
     Attributes:
@@ -258,17 +258,17 @@ class Plan:
     @cached_property
     def full_decisions(self) -> list[Decision]:
         """Return the decisions with the number of bundles that move, and the reason if none of a pair's does."""
-        return with_taken_bundles(self.decisions, self.taken_moves, self.pair_reasons)
+        return decisions_with_bundles(self.decisions, self.taken_moves, self.pair_reasons)
 
 
-def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequence[BrokerSample]) -> Plan:
+def plan(sources: ProposalSources, settings: Settings, policies: Policies, brokers: Sequence[BrokerSample]) -> Plan:
     """Make a plan with the caps in `settings`; only one bundle of an anti-affinity group in `policies` may move.
 
     Raises PlanError `bad_result` if a custom shedder returns an impossible move, SnapshotError if a file of
     the run cannot be read.
     """
 
-    def within_caps(*proposals: Proposal) -> list[list[CandidateMove]]:
+    def moves_within_caps(*proposals: Proposal) -> list[list[CandidateMove]]:
         """Return the moves of each source after the caps; those of the first source come first."""
         room = next((each.new_check() for each in proposals if each.new_check), None)
         moves = caps.apply_caps((move for p in proposals for move in p.moves), settings, policies.groups, brokers, room)
@@ -278,22 +278,22 @@ def plan(sources: Sources, settings: Settings, policies: Policies, brokers: Sequ
         return [[move for move in moves if move.pair in of] for of in pairs]
 
     if sources.requested is not None:
-        (moves,) = within_caps(sources.requested)
-        return _combine([sources.requested.make_report(moves)], moves)
+        (moves,) = moves_within_caps(sources.requested)
+        return _combine_reports([sources.requested.make_report(moves)], moves)
     drains = sources.drains or _EMPTY_PROPOSAL
-    arriving = _traffic_by_destination(*within_caps(drains)) if drains.moves else {}
+    arriving = _traffic_by_destination(*moves_within_caps(drains)) if drains.moves else {}
     strategy = sources.strategy(arriving) if sources.strategy else _EMPTY_PROPOSAL
     if sources.roll_text:
         strategy = replace(strategy, moves=[move.put_off(Reason.ROLLING) for move in strategy.moves])
-    leaving, chosen = within_caps(drains, strategy)
+    leaving, chosen = moves_within_caps(drains, strategy)
     reports = [drains.make_report(leaving), strategy.make_report(chosen)]
     if sources.roll_text:
         reports[1] = reports[1]._replace(sentence=f"{reports[1].sentence}. {sources.roll_text}")
-    plan = replace(_combine(reports, [*leaving, *chosen]), strategy_state=strategy.strategy_state)
+    plan = replace(_combine_reports(reports, [*leaving, *chosen]), strategy_state=strategy.strategy_state)
     if not plan.taken_moves and (other := sources.fallback()):
-        (moves,) = within_caps(other)
+        (moves,) = moves_within_caps(other)
         moves = other.renumber(moves) if other.renumber else moves
-        plan = _with_fallback(plan, other.make_report(moves), moves)
+        plan = _plan_with_fallback(plan, other.make_report(moves), moves)
     return plan
 
 
@@ -309,7 +309,7 @@ def _traffic_by_destination(moves: Iterable[CandidateMove]) -> dict[str, Counter
     return traffic
 
 
-def _combine(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
+def _combine_reports(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Plan:
     return Plan(
         decisions=[decision for each in reports for decision in each.decisions],
         moves=moves,
@@ -320,13 +320,13 @@ def _combine(reports: Sequence[SourceReport], moves: list[CandidateMove]) -> Pla
     )
 
 
-def _with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
+def _plan_with_fallback(plan: Plan, report: SourceReport, moves: list[CandidateMove]) -> Plan:
     """Add a source that acts because nothing else moves; its brokers' hits are reset unless all bundles stay."""
     if not report.decisions and not report.sentence:
         return plan
     ends = {end for move in moves if move.is_taken for end in (move.source, move.destination)}
     decisions = [decision.with_hits_reset(ends) for decision in plan.decisions]
-    joined = _combine(
+    joined = _combine_reports(
         [report, SourceReport(decisions, plan.sentence, plan.source_traffic, plan.used_scores, plan.drain_progress)],
         moves,
     )

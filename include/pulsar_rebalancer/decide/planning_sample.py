@@ -23,7 +23,7 @@ from pulsar_rebalancer.run.tables import MEANS, BrokerSample, Measure
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.scoring import score
-from pulsar_rebalancer.strategies.shedders.registry import left_out_of, placement_of
+from pulsar_rebalancer.strategies.shedders.registry import placement_of, run_left_out_reasons
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ class PlanningSample:
     def read(cls, snapshot: Snapshot, overruled: Collection[Overrule] = ()) -> Self:
         """Read a run's snapshot without the overruled rules. Raises the errors of `RunInput.read`."""
         settings, policies = _planning_settings(snapshot.settings, overruled), _overrule(snapshot.policies, overruled)
-        brokers = snapshot.brokers_without(left_out_of(snapshot, settings, policies))
+        brokers = snapshot.read_broker_samples(run_left_out_reasons(snapshot, settings, policies))
         facts = stays.BundleFacts.of_run(snapshot, settings, overruled)
         rows, means = snapshot.read_table("bundles", REPORTED_SCHEMA.names), snapshot.known_means_file
         rows = with_loads(rows.append_column("reason", stays.stay_reasons(rows["bundle"], facts)))
@@ -58,7 +58,7 @@ class PlanningSample:
         ]
         return replace(self, cluster_sample=replace(self.cluster_sample, brokers=drained))
 
-    def with_any_version(self) -> Self:
+    def without_version_preference(self) -> Self:
         """Return a copy in which brokers of any version take a roll's bundles.
 
         During an upgrade, the few brokers of the latest version could not take them.
@@ -109,7 +109,7 @@ class PlanningSample:
         """Return why a bundle must not be moved; None if it may be moved (`stays.stay_reason`)."""
         return stays.stay_reason(bundle, self.left_out_reasons)
 
-    def share_of_score(self, bundle: BundleSample) -> float:
+    def bundle_score(self, bundle: BundleSample) -> float:
         """Return the points by which the source's score drops with a move, in proportion to the traffic."""
         whole = max(self.broker_traffic[bundle.broker], bundle.msg_throughput)
         return self.broker_scores[bundle.broker] * bundle.msg_throughput / whole if whole > 0 else 0.0
@@ -175,7 +175,7 @@ class SpareCapacity:
         self._filled: set[str] = set()
         self._gained = dict(gained_points)
 
-    def moves_with_room(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def fit_to_capacity(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the moves, each with a destination with capacity or a reason. A unit's moves are made together."""
         if unit[0].source in self._samples:
             return [self._fit_drain_move(unit[0])]
@@ -184,14 +184,14 @@ class SpareCapacity:
             return [move._replace(reason=Reason.WOULD_OVERLOAD, wave=None) for move in unit]
         return unit
 
-    def add_taken(self, unit: list[CandidateMove]) -> None:
+    def record_taken_moves(self, unit: list[CandidateMove]) -> None:
         for name, gain in self._gain_by_broker(unit).items():
             self._gained[name] = self._gained.get(name, 0.0) + gain
         first = unit[0]
         sample = self._samples.get(first.source)
         if sample is not None and first.destination is not None:
             self._filled.add(first.destination)
-            self._policies[id(sample)].add_placed(sample.bundles.find(first.source, first.bundle), first.destination)
+            self._policies[id(sample)].add_placement(sample.bundles.find(first.source, first.bundle), first.destination)
 
     def _fit_drain_move(self, move: CandidateMove) -> CandidateMove:
         sample, gain = self._samples[move.source], self._gain_by_broker([move])[str(move.destination)]
@@ -214,7 +214,7 @@ class SpareCapacity:
         gains: dict[str, float] = {}
         for move in unit:
             sample = self._samples.get(move.source, self._sample)
-            share = sample.share_of_score(sample.bundles.find(move.source, move.bundle))
+            share = sample.bundle_score(sample.bundles.find(move.source, move.bundle))
             if move.destination is not None:
                 gains[move.destination] = gains.get(move.destination, 0.0) + share
                 gains[move.source] = gains.get(move.source, 0.0) - share

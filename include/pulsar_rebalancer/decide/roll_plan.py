@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.planning import candidates_of, place_moves
+from pulsar_rebalancer.decide.planning import assign_destinations, to_candidates
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, SampleForRoll, why_waits
+from pulsar_rebalancer.decide.rolling import REQUIRED_SAMPLES, RollSample, why_roll_waits
 from pulsar_rebalancer.decide.sources import requested
 from pulsar_rebalancer.decide.sources.drains import NEVER_MOVE_REASONS
 from pulsar_rebalancer.decide.sources.filling import recent_arrivals, recent_unloads
@@ -25,13 +25,13 @@ from pulsar_rebalancer.decide.sources.returns import parent_by_bundle
 from pulsar_rebalancer.errors import PlanError, field_error
 from pulsar_rebalancer.names import is_system_bundle
 from pulsar_rebalancer.orders.roll_document import BrokerRestart, Phase, Roll, ShownRestarts, ShownRoll
-from pulsar_rebalancer.reasons import Reason, Trait, counts_text
+from pulsar_rebalancer.reasons import Reason, Trait, reasons_text
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary, candidate_rows
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Measure, Row
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer.strategies.sample import amount
+from pulsar_rebalancer.strategies.sample import amount_text
 from pulsar_rebalancer.strategies.scoring import SCORED, score, weighted_usage
 from pulsar_rebalancer.texts import number_of
 
@@ -50,7 +50,7 @@ class Removal(NamedTuple):
 
 def removal_sample(snapshot: Snapshot) -> PlanningSample:
     """Return the input for `predict_removal`, without the grace period, which only slows a drain down."""
-    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).with_any_version()
+    sample = PlanningSample.read(snapshot, {Overrule.GRACE_PERIOD}).without_version_preference()
     # A dry run asks for all brokers' usage at each of their turns.
     brokers = [each._replace(weighted={SCORED: weighted_usage(each, sample.settings)}) for each in sample.brokers]
     return replace(sample, cluster_sample=replace(sample.cluster_sample, brokers=brokers))
@@ -63,10 +63,10 @@ def predict_removal(sample: PlanningSample, broker: str) -> Removal:
     """
     sample = sample.with_drained_brokers([broker])
     room, ends = SpareCapacity({broker: sample}), Counter[Reason]()
-    for wanted in place_moves(sample, candidates_of(sample, requested.drain_moves(sample, [broker]))):
-        move = room.moves_with_room([wanted])[0] if wanted.is_taken else wanted
+    for wanted in assign_destinations(sample, to_candidates(sample, requested.drain_moves(sample, [broker]))):
+        move = room.fit_to_capacity([wanted])[0] if wanted.is_taken else wanted
         if move.is_taken:
-            room.add_taken([move])
+            room.record_taken_moves([move])
         if move.reason not in NEVER_MOVE_REASONS:
             ends[move.reason] += 1
     # Callers ask about many brokers, whose bundles together would not fit into memory.
@@ -85,7 +85,7 @@ def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: 
 
     Raises SettingsError `unknown_name`, or PlanError `last_broker` if the cluster has only one broker.
     """
-    started = snapshot.starts
+    started = snapshot.start_times
     unknown = [name for name in brokers if name not in started]
     if unknown:
         roll_text = f"These are not among the {len(started)} active brokers: {', '.join(unknown)[:500]}."
@@ -101,7 +101,7 @@ def roll_preview(snapshot: Snapshot, brokers: Sequence[str], user: str, reason: 
 
 def predict_restarts(snapshot: Snapshot, brokers: Sequence[str]) -> list[BrokerRestart]:
     settings = snapshot.settings
-    known = {broker.broker: broker for broker in snapshot.brokers_without({})}
+    known = {broker.broker: broker for broker in snapshot.read_broker_samples({})}
     sample = removal_sample(snapshot)
     result = []
     for name in brokers:
@@ -134,13 +134,13 @@ def _run_count(bundle_count: int, settings: Settings) -> int:
 
 def why_no_turn(snapshot: Snapshot) -> str:
     """Return why no broker's turn could begin now; empty if one could."""
-    return why_waits((), snapshot.starts, snapshot.problems, ())
+    return why_roll_waits((), snapshot.start_times, snapshot.quarantined_brokers, ())
 
 
 def roll_text(shown_restarts: ShownRestarts, reason: str, dag_id: str) -> str:
     """Return a shown roll as human-readable text."""
     lines = [
-        f"{number} {turn.broker}: score {turn.score:.1f} %, {amount(Measure.THROUGHPUT, turn.traffic)}, "
+        f"{number} {turn.broker}: score {turn.score:.1f} %, {amount_text(Measure.THROUGHPUT, turn.traffic)}, "
         f"{number_of(turn.bundles, 'bundle')}, about {turn.minutes:.0f} minutes plus the restart"
         + (f"; not possible now: {turn.why_not}" if turn.why_not else "")
         for number, turn in enumerate(shown_restarts.restarts, 1)
@@ -155,20 +155,20 @@ def roll_text(shown_restarts: ShownRestarts, reason: str, dag_id: str) -> str:
     )
 
 
-def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> SampleForRoll:
+def roll_sample(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[str]) -> RollSample:
     """Return the state of an active roll as of a run's snapshot. `drained_brokers`: by operators, not by the roll."""
-    started, waits = snapshot.starts, roll.phase is Phase.WAITING
-    home = _bundles_at_home(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
+    active, sick, waits = snapshot.start_times, snapshot.quarantined_brokers, roll.phase is Phase.WAITING
+    home = _current_bundles(snapshot, roll.broker) if waits else _drained_bundles(snapshot, roll)
     left, stay = _remaining_and_stay_counts(snapshot, roll)
     no_room = ""
-    if waits and roll.broker in started and not why_waits(roll.listed, started, snapshot.problems, drained_brokers):
+    if waits and roll.broker in active and not why_roll_waits(roll.listed, active, sick, drained_brokers):
         known = snapshot.request.collected_at in roll.seen
         no_room = roll.waits if known else _why_no_room(snapshot, roll.broker)
-    return SampleForRoll(
+    return RollSample(
         run=snapshot.folder.name,
         sampled_at=snapshot.request.collected_at,
-        start_times=started,
-        problems=snapshot.problems,
+        start_times=active,
+        problems=sick,
         drained_brokers=tuple(sorted(drained_brokers)),
         home_bundles=home,
         fixed_bundles=_immovable_bundles(snapshot, roll.broker) if roll.phase is Phase.DRAINING and left == 0 else (),
@@ -179,9 +179,9 @@ def sample_of_roll(snapshot: Snapshot, roll: Roll, drained_brokers: Collection[s
     )
 
 
-def with_owned_bundles(
-    sample: SampleForRoll, storage: ClusterStorage, roll: Roll, owned_bundles: Collection[str]
-) -> SampleForRoll:
+def add_arrived_bundles(
+    sample: RollSample, storage: ClusterStorage, roll: Roll, owned_bundles: Collection[str]
+) -> RollSample:
     """Add `owned_bundles`, as the drained broker itself says, that others owned when it was found empty."""
     found_empty = storage.run_folder(roll.sample)
     before = Snapshot(found_empty).owners(owned_bundles) if found_empty else {}
@@ -199,8 +199,8 @@ def _outcome_text(snapshot: Snapshot) -> str:
     outcome = Outcome.read_or_none(snapshot.folder) or (Outcome.read_or_none(previous) if previous else None)
     if outcome is None or outcome.verdict is Reason.NOTHING_TO_DO:
         return ""
-    failed = {why: count for why, count in outcome.counts.items() if not why.has(Trait.ON_PLANNED_BROKER)}
-    return counts_text(failed) if outcome.verdict is Reason.OPEN else outcome.verdict.meaning.rstrip(".")
+    failed = {why: count for why, count in outcome.move_counts.items() if not why.has(Trait.ON_PLANNED_BROKER)}
+    return reasons_text(failed) if outcome.verdict is Reason.OPEN else outcome.verdict.meaning.rstrip(".")
 
 
 def _why_no_room(snapshot: Snapshot, broker: str) -> str:
@@ -213,7 +213,7 @@ def _why_no_room(snapshot: Snapshot, broker: str) -> str:
 
 def _missing_room_text(attempt: Removal) -> str:
     stay, total = attempt.stay_counts, number_of(attempt.bundle_count, "bundle")
-    bundles, reasons = f"{stay.total()} of {total}", counts_text(stay)
+    bundles, reasons = f"{stay.total()} of {total}", reasons_text(stay)
     return f"room for {bundles} on brokers with scores below {attempt.limit:g} % (reasons: {reasons})"
 
 
@@ -222,7 +222,7 @@ def _remaining_and_stay_counts(snapshot: Snapshot, roll: Roll) -> tuple[int | No
     if summary is None or summary.by_hand is not None:
         return None, {}
     if roll.phase is Phase.RETURNING:
-        return _returns_and_stay_counts(snapshot, roll) if roll.same_phase(snapshot.state.roll) else (None, {})
+        return _returns_and_stay_counts(snapshot, roll) if roll.has_same_phase(snapshot.state.roll) else (None, {})
     drain = summary.drains.get(roll.broker)
     if drain is None or drain.bundles is None or drain.since != roll.turn_at:
         return None, {}
@@ -245,10 +245,10 @@ def _returns_and_stay_counts(snapshot: Snapshot, roll: Roll) -> tuple[int, Mappi
     # Pairs of the strategy, whose moves wait, are not negative.
     rows = [row for row in candidate_rows(snapshot.folder) if row["pair"] < 0 and row["bundle"] in home - back]
     unreported -= back
-    hiding = snapshot.silent_brokers or set(roll.listed) - snapshot.starts.keys()
+    hiding = snapshot.silent_brokers or set(roll.listed) - snapshot.start_times.keys()
     hidden = unreported if hiding else unreported & recent.keys()
-    left_out = snapshot.validation.quarantined.keys()
-    ready = roll.broker in snapshot.starts and roll.broker not in left_out
+    left_out = snapshot.validation.quarantine_reasons.keys()
+    ready = roll.broker in snapshot.start_times and roll.broker not in left_out
 
     def may_arrive(row: Row) -> bool:
         seems_full = bool(back) and row["reason"] == Reason.WOULD_OVERLOAD
@@ -266,7 +266,7 @@ def _parents_by_part(snapshot: Snapshot, bundles: Collection[str]) -> dict[str, 
     return parent_by_bundle((str(name) for batch in batches for name in batch["bundle"].to_pylist()), bundles)
 
 
-def _bundles_at_home(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
+def _current_bundles(snapshot: Snapshot, broker: str) -> tuple[str, ...]:
     """Return a broker's bundles: reported or just received, and not just moved away."""
     owners = {
         name: unload.owner or ("" if unload.missed(unload.destination) else unload.destination)

@@ -17,15 +17,15 @@ from pulsar_rebalancer.decide import split_planning, stays
 from pulsar_rebalancer.decide.split_planning import SplitPlan
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE
 from pulsar_rebalancer.reasons import Trait
-from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles, bundle_counts, sort, without_nulls
-from pulsar_rebalancer.run.plan import shares_by_bundle
+from pulsar_rebalancer.run.bundle_columns import SAMPLE_SCHEMA, Bundles, count_bundles, sort_by_broker, without_nulls
+from pulsar_rebalancer.run.plan import shares_of_parts
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, existing_file
-from pulsar_rebalancer.state import SETTLED, HitRules, Learned, ShedderState, StrategyState, decide_hit_rules
+from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, NO_LOADS, TRAFFIC, BrokerSample, Cell, find_state_table
+from pulsar_rebalancer.state import SETTLED, HitRules, LearnedValues, ShedderState, StrategyState, decide_hit_rules
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import learned_before
-from pulsar_rebalancer.strategies.shedders.registry import count_same_hits, left_out_of, profile_of
+from pulsar_rebalancer.strategies.scoring import learned_before_sample
+from pulsar_rebalancer.strategies.shedders.registry import have_same_hits, profile_of, run_left_out_reasons
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class RunInput(Snapshot):
             request.collected_at,
             is_forced=request.is_forced,
             changes_thresholds=request.params.changes_thresholds,
-            has_same_hits=count_same_hits(before.strategy, self.settings.strategy),
+            has_same_hits=have_same_hits(before.strategy, self.settings.strategy),
         )
 
     @cached_property
@@ -62,7 +62,7 @@ class RunInput(Snapshot):
 
     @property
     def bundles_to_split(self) -> list[str]:
-        return self.split_plan.split_bundles
+        return self.split_plan.bundles_to_split
 
     @property
     def seconds_since_unload(self) -> dict[str, float]:
@@ -92,28 +92,28 @@ class RunInput(Snapshot):
         if before.strategy in ("", strategy):
             return StrategyState.parse(before.hits, before.strategy_state)
         # Nothing else that another strategy keeps is of use to this strategy.
-        return StrategyState(ShedderState(hits=before.hits if count_same_hits(before.strategy, strategy) else {}))
+        return StrategyState(ShedderState(hits=before.hits if have_same_hits(before.strategy, strategy) else {}))
 
     @cached_property
-    def learned(self) -> Learned | None:
+    def learned_values(self) -> LearnedValues | None:
         if not profile_of(self.settings).learns:
             return None
         learned = self.strategy_state.shedder.learned
         if learned.samples and self.known_costs_file is None:
             # What brokers' scores leave unexplained was learned together with these costs.
             _log.warning("%s: bundle costs are missing, so learning starts again with this sample", self.cluster)
-            learned = Learned(bottleneck=learned.bottleneck)
-        return learned_before(learned, self.brokers, self.settings, is_counted=self.hit_rules.counts)
+            learned = LearnedValues(bottleneck=learned.bottleneck)
+        return learned_before_sample(learned, self.brokers, self.settings, is_counted=self.hit_rules.counts)
 
     @cached_property
     def brokers(self) -> list[BrokerSample]:
-        return self.brokers_without(left_out_of(self))
+        return self.read_broker_samples(run_left_out_reasons(self))
 
     @property
     def parts_of_split_bundles(self) -> list[dict[str, Cell]]:
         return [
             {"cluster": self.cluster, "bundle": bundle, "part": part, "share": share}
-            for bundle, parts in shares_by_bundle(self.state.moves.splits).items()
+            for bundle, parts in shares_of_parts(self.state.moves.splits).items()
             for part, share in parts.items()
         ]
 
@@ -123,7 +123,7 @@ class RunInput(Snapshot):
 
     @cached_property
     def known_costs_file(self) -> StoragePath | None:
-        return existing_file(self.state_folder, self.state.decision.costs, BUNDLE_COSTS)
+        return find_state_table(self.state_folder, self.state.decision.costs_file, BUNDLE_COSTS)
 
     @property
     def new_costs_file(self) -> StoragePath:
@@ -135,7 +135,7 @@ class RunInput(Snapshot):
         An existing file with this name has the right content; one that a recorded state refers to is never
         rewritten.
         """
-        made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantined)]).encode())
+        made_of = hashlib.sha256("\n".join([self.folder.name, *sorted(self.validation.quarantine_reasons)]).encode())
         return self.state_folder / f"{kind}-{self.state.decision.seq + 1}-{made_of.hexdigest()[:8]}.parquet"
 
 
@@ -164,15 +164,15 @@ class RunBundles(Bundles):
         self._loads = loads
         self._announced: pa.Array[Any] | None = None
 
-    def request_brokers(self, brokers: Collection[str]) -> None:
+    def announce_brokers(self, brokers: Collection[str]) -> None:
         """Set the brokers whose bundles will be requested; bundles on other brokers are not loaded."""
         self._announced = pa.array(list(brokers), pa.string())
 
     def bundle_counts(self, namespaces: Collection[str] | None = None) -> dict[str, Counter[str]]:
         """Return the number of reported bundles for each namespace and broker; `namespaces` None counts all."""
         if namespaces is not None:
-            return bundle_counts(self._reported_bundles.counted_bundles, namespaces)
-        return bundle_counts(_concat_tables(self._cluster_batches(_NAME_COLUMNS), _NAME_COLUMNS), None)
+            return count_bundles(self._reported_bundles.counted_bundles, namespaces)
+        return count_bundles(_concat_tables(self._cluster_batches(_NAME_COLUMNS), _NAME_COLUMNS), None)
 
     @cached_property
     def _bundle_table(self) -> pa.Table:
@@ -192,7 +192,8 @@ class RunBundles(Bundles):
             held.append(rows if self._announced is None else rows.filter(pc.is_in(rows["broker"], self._announced)))
             counts = pc.or_(pc.is_valid(rows["policy"]), pc.starts_with(rows["bundle"], f"{SYSTEM_NAMESPACE}/"))
             counted.append(rows.select(_NAME_COLUMNS.names).filter(counts))
-        return _ReportedBundles(sort(_concat_tables(held, REPORTED_SCHEMA)), _concat_tables(counted, _NAME_COLUMNS))
+        sorted_bundles = sort_by_broker(_concat_tables(held, REPORTED_SCHEMA))
+        return _ReportedBundles(sorted_bundles, _concat_tables(counted, _NAME_COLUMNS))
 
     def _cluster_batches(self, columns: pa.Schema) -> Iterator[pa.Table]:
         for rows in self._run.table_batches("bundles", ["cluster", *columns.names]):

@@ -13,28 +13,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pulsar_rebalancer.config.field_types import Action, Overrule
-from pulsar_rebalancer.decide import plan_files
-from pulsar_rebalancer.decide.planning import ArrivingTraffic, Plan, Proposal, Sources, candidates_of, place_moves, plan
+from pulsar_rebalancer.decide import plan_files, planning
+from pulsar_rebalancer.decide.planning import ArrivingTraffic, Plan, Proposal, assign_destinations, to_candidates
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.sources import approved, filling, requested, returns, strategy
 from pulsar_rebalancer.decide.sources.drains import drain_proposal
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.roll_document import Phase
-from pulsar_rebalancer.reasons import Reason, counts_text
+from pulsar_rebalancer.reasons import Reason, reasons_text
 from pulsar_rebalancer.run.bundle_columns import Bundles
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest
-from pulsar_rebalancer.run.snapshot import Candidates, Snapshot
+from pulsar_rebalancer.run.snapshot import Snapshot, SplitCandidates
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, BUNDLES, COSTS, NO_COSTS, NO_LOADS, RATES, Cell, Row
-from pulsar_rebalancer.state import CountedSample, Learned
+from pulsar_rebalancer.state import HitSample, LearnedValues
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies import learning
 from pulsar_rebalancer.strategies.caps import CapacityCheck
-from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, Correction, LearningResult
+from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, CostCorrection, LearningResult
 from pulsar_rebalancer.strategies.sample import CandidateMove, Judge, RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, measure_of, score_by_broker_after
+from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, measure_of, predict_scores
 from pulsar_rebalancer.strategies.shedders.registry import force_threshold
 from pulsar_rebalancer.texts import capitalized, number_of
 
@@ -59,14 +59,14 @@ class RunLearning(NamedTuple):
             run.new_costs_file.write_table(self.bundle_costs)
 
 
-def learning_of(run: RunInput) -> RunLearning:
+def learn_from_run(run: RunInput) -> RunLearning:
     """Return the values known after the run's sample; empty if the strategy does not learn.
 
     A bundle belongs to the first broker by name that reports it or, if it moved a few minutes ago, to its
     destination. Missing and quarantined values are ignored. What is known about brokers and bundles without a
     report is kept.
     """
-    before, counts = run.learned, run.hit_rules.counts
+    before, counts = run.learned_values, run.hit_rules.counts
     if before is None:
         return RunLearning()
     minutes = _minutes_since_sample(run)
@@ -77,7 +77,7 @@ def learning_of(run: RunInput) -> RunLearning:
     brokers, names = reported["broker"], reported["bundle"]
     stored = _stored_costs(run, before)
     known = _costs_of_bundles(run, stored, names)
-    refused = pc.is_in(names, pa.array([*run.validation.quarantined, *missing], pa.string())).to_numpy()
+    refused = pc.is_in(names, pa.array([*run.validation.quarantine_reasons, *missing], pa.string())).to_numpy()
     inward, outward = (np.nan_to_num(reported[f"{measure}_{way}"].to_numpy()) for way in ("in", "out"))
     rate = np.where(refused, known.quick_rate, (inward + outward) / UNIT_DIVISORS[measure])
     after, change = known.with_sample(rate, minutes, is_counted=counts)
@@ -95,7 +95,7 @@ def learning_of(run: RunInput) -> RunLearning:
     if run.silent_brokers:
         unreported = stored.filter(pc.invert(pc.is_in(stored["bundle"], names)))
         costs = pa.concat_tables([costs, unreported.cast(BUNDLE_COSTS)])
-    loads = pa.array(after.loads(result.learned.persistence), from_pandas=True)
+    loads = pa.array(after.expected_loads(result.learned.persistence), from_pandas=True)
     return RunLearning(result, costs, pa.table([names, loads], schema=NO_LOADS.schema))
 
 
@@ -121,9 +121,9 @@ def _rounding_unit(values: Floats) -> float:
     return math.ldexp(1.0, math.frexp(float(np.abs(values).max(initial=0.0)))[1] - 40)
 
 
-def _corrections_by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, Correction]) -> Floats:
+def _corrections_by_bundle(brokers: pa.ChunkedArray[Any], corrections: Mapping[str, CostCorrection]) -> Floats:
     at: Any = pc.index_in(brokers, pa.array(list(corrections), pa.string()))
-    of_brokers = np.array([*corrections.values(), Correction()])
+    of_brokers = np.array([*corrections.values(), CostCorrection()])
     of_bundles: Floats = of_brokers[pc.fill_null(at, len(corrections)).to_numpy()]
     return of_bundles.T
 
@@ -134,7 +134,7 @@ def _reported_rates(run: RunInput, rate_names: tuple[str, str]) -> pa.Table:
     for rows in run.table_batches("bundles", ["cluster", *columns, "owners"]):
         parts.append(rows.filter(pc.equal(rows["cluster"], pa.scalar(run.cluster))).select(parts[0].column_names))
     reported = pa.concat_tables(parts).combine_chunks()
-    if not run.may_share_bundles:
+    if not run.may_repeat_bundles:
         return reported
     shared = pa.array(reported["owners"].to_numpy() > 1)
     chosen: Any = [("broker", "min"), *((name, "max") for name in rate_names)]
@@ -159,7 +159,7 @@ def _rates_at_destinations(rates: pa.Table, late_moves: Mapping[str, RecentMove]
     return pa.concat_tables([moved_rows, pa.Table.from_pylist(rows, schema=rates.schema)]), missing
 
 
-def _stored_costs(run: RunInput, learned: Learned) -> pa.Table:
+def _stored_costs(run: RunInput, learned: LearnedValues) -> pa.Table:
     """Return the costs after the last counted sample; empty if the bottleneck has changed since."""
     if learned.samples and run.known_costs_file:
         return run.known_costs_file.read_table(_KNOWN_COSTS_SCHEMA.names).cast(_KNOWN_COSTS_SCHEMA)
@@ -215,13 +215,13 @@ def plan_with_strategy(run: RunInput, propose: Callable[[ArrivingTraffic], Propo
             return returns.return_proposal(run, roll.home, roll.broker, roll.sample) if returning else None
         return filling.new_broker_proposal(run) if run.settings.fill_new_brokers and run.hit_rules.counts else None
 
-    sources = Sources(
+    sources = planning.ProposalSources(
         drains=drain_proposal(run) if run.state.drains.brokers else None,
         strategy=propose,
         roll_text=capitalized(roll.progress) if roll else "",
         fallback=fallback,
     )
-    return plan(sources, run.settings, run.policies, run.brokers)
+    return planning.plan(sources, run.settings, run.policies, run.brokers)
 
 
 def plan_request(storage: ClusterStorage, run: StoragePath, request: PlanRequest, user: str) -> Summary:
@@ -230,12 +230,12 @@ def plan_request(storage: ClusterStorage, run: StoragePath, request: PlanRequest
     Raises PlanError: `unknown_name`, `would_overload`, or why a broker is left out.
     """
     draining = request.broker if request.action is Action.DRAIN else ()
-    sample = PlanningSample.read(Snapshot(run), request.overruled).with_drained_brokers(draining)
+    sample = PlanningSample.read(Snapshot(run), request.overruled_rules).with_drained_brokers(draining)
     record = ManualPlanRecord(by=user, request=request)
     if request.action is Action.SPLIT:
-        row = requested.split_row(sample, request, Candidates.find(run) or Candidates())
+        row = requested.split_row(sample, request, SplitCandidates.read_if_exists(run) or SplitCandidates())
         return _write_manual_plan(sample, requested.requested_proposal(sample, (), record, [row]), record, splits=[row])
-    moves = place_moves(sample, candidates_of(sample, requested.requested_moves(sample, storage, request)))
+    moves = assign_destinations(sample, to_candidates(sample, requested.requested_moves(sample, storage, request)))
     wanted = requested.requested_proposal(sample, moves, record)
     if not draining:
         return _write_manual_plan(sample, wanted, record)
@@ -254,7 +254,7 @@ def replan(storage: ClusterStorage, run: StoragePath) -> Summary:
             `would_overload`.
     """
     earlier = approved.read_earlier_plan(storage, Snapshot(run))
-    moves, room = approved.approved_proposal(earlier)
+    moves, room = approved.moves_and_room_check(earlier)
     # A split that no longer fits is noticed later, from the bundle's bounds, before any request is sent.
     wanted = requested.requested_proposal(earlier.sample, moves, earlier.manual_plan, earlier.split_rows)
     return _write_manual_plan(
@@ -276,31 +276,30 @@ def _write_manual_plan(
     splits: Sequence[Row] = (),
     make_capacity: Callable[[], CapacityCheck] | None = None,
     all_or_none: bool = False,
-    restarts: Mapping[str, CountedSample] | None = None,
+    restarts: Mapping[str, HitSample] | None = None,
 ) -> Summary:
     """Make and write a plan that no strategy decided. Raises PlanError: `would_overload` or `not_whole`."""
-    new_plan = plan(
-        Sources(requested=replace(proposal, new_check=make_capacity)), sample.settings, sample.policies, sample.brokers
-    )
+    sources = planning.ProposalSources(requested=replace(proposal, new_check=make_capacity))
+    new_plan = planning.plan(sources, sample.settings, sample.policies, sample.brokers)
     if all_or_none:
         _require_all_moves(new_plan.moves)
-    after = score_by_broker_after(sample.broker_scores, new_plan.taken_moves, sample.broker_traffic)
+    after = predict_scores(sample.broker_scores, new_plan.taken_moves, sample.broker_traffic)
     if record.request.action and make_capacity is None:  # an approved plan of a strategy is checked as in mode `auto`
-        _check_load(sample, after, record.request.overruled)
+        _check_load(sample, after, record.request.overruled_rules)
     return plan_files.write_manual_plan(sample, new_plan, record, after, splits, restarts or {})
 
 
 def _require_all_moves(moves: Iterable[CandidateMove]) -> None:
     lost = [move for move in moves if not move.is_taken and move.reason is not Reason.SAME_BROKER]
     if lost:
-        why = counts_text(Counter(move.reason for move in lost))
+        why = reasons_text(Counter(move.reason for move in lost))
         named = ", ".join(move.bundle for move in lost[:10])
         raise PlanError(Reason.NOT_WHOLE, f"{number_of(len(lost), 'bundle')} would stay ({why}): {named}")
 
 
 def _check_load(sample: PlanningSample, predicted_scores: Mapping[str, float], overruled: Container[Overrule]) -> None:
-    limit = sample.settings.overloaded_threshold
-    over = {name: score for name, score in predicted_scores.items() if score > max(limit, sample.broker_scores[name])}
+    limit, now = sample.settings.overloaded_threshold, sample.broker_scores
+    over = {name: score for name, score in predicted_scores.items() if score > max(limit, now[name])}
     if over and Overrule.OVERLOAD not in overruled:
-        scores = ", ".join(f"{name} {sample.broker_scores[name]:.1f} to {over[name]:.1f}" for name in sorted(over)[:10])
-        raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} percent: {scores}")
+        scores = ", ".join(f"{name} {over[name]:.1f} (now {now[name]:.1f})" for name in sorted(over)[:10])
+        raise PlanError(Reason.WOULD_OVERLOAD, f"predicted scores above {limit:g} %: {scores}")

@@ -140,7 +140,7 @@ def _traffic_by_part(hash_range: HashRange, positions: Sequence[int], topics: Se
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedBundle:
+class BundleLoad:
     """A bundle that might be too large.
 
     Attributes:
@@ -173,7 +173,7 @@ class SplitCondition(NamedTuple):
         return self.value / self.bound if self.bound > 0 else float("inf")
 
 
-def condition_of(bundle: LoadedBundle, settings: Settings) -> SplitCondition | None:
+def split_condition(bundle: BundleLoad, settings: Settings) -> SplitCondition | None:
     """Return the first split condition, in Pulsar's order, that a bundle meets."""
     sessions = settings.max_bundle_sessions if settings.max_bundle_sessions > 0 else math.inf  # 0: no limit
     conditions = (

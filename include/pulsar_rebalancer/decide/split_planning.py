@@ -16,22 +16,22 @@ from pulsar_rebalancer.config.field_types import Mode, SplitAlgorithm
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.decide import stays
 from pulsar_rebalancer.decide.split_algorithms import (
-    LoadedBundle,
+    BundleLoad,
     SplitCondition,
-    condition_of,
     most_even_position,
     part_shares,
+    split_condition,
     split_positions,
 )
 from pulsar_rebalancer.names import HashRange, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
-from pulsar_rebalancer.run.plan import excess_text, percent_text, positions_text, shares_by_bundle, was_recently_split
-from pulsar_rebalancer.run.snapshot import MIN_SPLIT_TOPICS, Candidate, Candidates, Snapshot
+from pulsar_rebalancer.run.plan import excess_text, percent_text, positions_text, shares_of_parts, was_recently_split
+from pulsar_rebalancer.run.snapshot import MIN_SPLIT_TOPICS, Candidate, Snapshot, SplitCandidates
 from pulsar_rebalancer.run.tables import LONG_TERM_RATES, TRAFFIC, Row, java_sum, rows_of_bundles
 from pulsar_rebalancer.state import BundleSplit
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-from pulsar_rebalancer.strategies.shedders.registry import left_out_of
+from pulsar_rebalancer.strategies.shedders.registry import run_left_out_reasons
 
 if TYPE_CHECKING:
     from pulsar_rebalancer.decide.run_input import RunInput
@@ -45,7 +45,7 @@ class SplitPlan(NamedTuple):
     advice_lines: tuple[str, ...] = ()
 
     @property
-    def split_bundles(self) -> list[str]:
+    def bundles_to_split(self) -> list[str]:
         return [row["bundle"] for row in self.split_rows if row["taken"]]
 
     @property
@@ -142,9 +142,9 @@ def _why_no_cut(
     return Reason.NO_POSITION if few or narrow or outside else None
 
 
-def plan_splits(context: SplitInput, bundles: Iterable[LoadedBundle], candidates: Mapping[str, Candidate]) -> SplitPlan:
+def plan_splits(context: SplitInput, bundles: Iterable[BundleLoad], candidates: Mapping[str, Candidate]) -> SplitPlan:
     """Return a run's splits. The bundle that exceeds a bound by the most comes first, then by name."""
-    met = [(bundle, first) for bundle in bundles if (first := condition_of(bundle, context.settings)) is not None]
+    met = [(bundle, first) for bundle in bundles if (first := split_condition(bundle, context.settings)) is not None]
     met.sort(key=lambda item: (-item[1].excess_ratio, item[0].bundle))
     walk = _SplitPlanner(context, candidates)
     for rank, (bundle, condition) in enumerate(met):
@@ -162,7 +162,7 @@ class _SplitPlanner:
         self.rows: list[Row] = []
         self.hits: dict[str, int] = {}
 
-    def add_bundle(self, rank: int, bundle: LoadedBundle, condition: SplitCondition) -> None:
+    def add_bundle(self, rank: int, bundle: BundleLoad, condition: SplitCondition) -> None:
         """Add the row of a bundle; bundles that validation left out get none."""
         if bundle.stay_reason is Reason.BUNDLE_QUARANTINED:
             return
@@ -191,7 +191,7 @@ class _SplitPlanner:
             }
         )
 
-    def _why_not_split(self, bundle: LoadedBundle) -> Reason | None:
+    def _why_not_split(self, bundle: BundleLoad) -> Reason | None:
         """Count a hit; return why the bundle is not split, or None if its topics must be examined."""
         if bundle.topics < MIN_SPLIT_TOPICS:
             return Reason.NO_POSITION
@@ -209,7 +209,7 @@ class _SplitPlanner:
         recent = was_recently_split(bundle.bundle, self._context.splits, self._context.now)
         return Reason.RECENTLY_SPLIT if recent else None
 
-    def _cut_or_reason(self, bundle: LoadedBundle) -> Cut | Reason:
+    def _cut_or_reason(self, bundle: BundleLoad) -> Cut | Reason:
         candidate = self._candidates.get(bundle.bundle)
         if candidate is None:
             return Reason.TOPICS_UNKNOWN
@@ -234,7 +234,7 @@ class _SplitPlanner:
         return Reason.TO_BE_SPLIT
 
 
-def _explanation(bundle: LoadedBundle, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
+def _explanation(bundle: BundleLoad, condition: SplitCondition, cut: Cut | None, reason: Reason) -> str:
     finding = f"{bundle.bundle} on {bundle.broker} has {excess_text(condition.name, condition.value, condition.bound)}"
     if cut is not None:
         finding += f"; a split at {cut.positions_text} would give parts with {percent_text(cut.shares)} of the traffic"
@@ -249,33 +249,35 @@ _MAX_ADVICE = 5
 
 def make_split_plan(run: RunInput) -> SplitPlan:
     """Return the splits; empty if `split_mode` is off or the sample does not count. Raises SnapshotError."""
-    candidates = {candidate.bundle: candidate for candidate in (Candidates.find(run.folder) or Candidates()).bundles}
+    read = SplitCandidates.read_if_exists(run.folder) or SplitCandidates()
+    candidates = {candidate.bundle: candidate for candidate in read.bundles}
     if run.settings.split_mode is Mode.OFF or not candidates or not run.hit_rules.counts:
         return NO_SPLITS
     context = SplitInput(
         settings=run.settings,
-        extensible=run.is_extensible,
+        extensible=run.has_extensible_load_manager,
         now=run.request.collected_at,
         hits={} if run.hit_rules.clear else run.state.decision.split_hits,
         splits=run.state.moves.splits,
     )
-    splits = plan_splits(context, _loaded_bundles(run, sorted(candidates), extensible=context.extensible), candidates)
+    splits = plan_splits(context, _bundle_loads(run, sorted(candidates), extensible=context.extensible), candidates)
     held = {"taken": False, "reason": Reason.ROLLING} if run.state.roll else {}
     rows = [row | held if row["taken"] else row for row in splits.split_rows]
     return splits._replace(split_rows=[{"cluster": run.cluster, **row} for row in rows])
 
 
-def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[LoadedBundle]:
+def _bundle_loads(run: RunInput, names: Sequence[str], *, extensible: bool) -> list[BundleLoad]:
     """Return the bundles; of several reports about a bundle, the one with the most traffic is used."""
     sample = run.bundle_rows(names, _BUNDLE_COLUMNS)
-    parts = shares_by_bundle(run.state.moves.splits)
+    parts = shares_of_parts(run.state.moves.splits)
     parents = {bundle for bundle, of_bundle in parts.items() if of_bundle.keys() & set(names)}
     known = rows_of_bundles([*names, *parents], run.known_means_file.read_batches()) if run.known_means_file else []
-    after = {row["bundle"]: row for row in bundle_columns.update_means(sample, bundle_columns.with_parts(known, parts))}
-    left_out, names = left_out_of(run), [row["bundle"] for row in sample]
-    facts = stays.BundleFacts(run.settings, {}, quarantined=run.validation.quarantined, control=run.state.control)
+    after = {row["bundle"]: row for row in bundle_columns.update_means(sample, bundle_columns.add_parts(known, parts))}
+    left_out, names = run_left_out_reasons(run), [row["bundle"] for row in sample]
+    quarantined = run.validation.quarantine_reasons
+    facts = stays.BundleFacts(run.settings, {}, quarantined=quarantined, control=run.state.control)
     reasons = dict(zip(names, stays.stay_reasons(pa.array(names, pa.string()), facts).to_pylist(), strict=True))
-    loaded: dict[str, LoadedBundle] = {}
+    loaded: dict[str, BundleLoad] = {}
     for row in sorted(sample, key=lambda row: java_sum(row[name] or 0.0 for name in TRAFFIC)):
         name, broker = row["bundle"], row["broker"]
         long_term = [after[name][column] for column in LONG_TERM_RATES]
@@ -283,7 +285,7 @@ def _loaded_bundles(run: RunInput, names: Sequence[str], *, extensible: bool) ->
             java_sum(row[f"{kind}_{way}"] or 0.0 for way in ("in", "out")) for kind in ("msg_rate", "msg_throughput")
         ]
         rate, throughput = present if extensible else long_term
-        loaded[name] = LoadedBundle(
+        loaded[name] = BundleLoad(
             bundle=name,
             broker=broker,
             topics=row["topics"] or 0,

@@ -18,7 +18,7 @@ from pulsar_rebalancer.config.field_types import Overrule
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_heartbeat, is_system_bundle, match_mask, namespace_of, regex_of_glob
-from pulsar_rebalancer.orders.in_force import kept_namespaces
+from pulsar_rebalancer.orders.in_force import immovable_namespaces
 from pulsar_rebalancer.orders.order import Control
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample, namespaces_of
@@ -55,7 +55,7 @@ class BundleFacts:
             if Overrule.GRACE_PERIOD not in overruled
         }
         control = Control() if Overrule.EXCLUSIONS in overruled else run.state.control
-        return cls(settings, moved, run.bundles_to_split, run.validation.quarantined, control)
+        return cls(settings, moved, run.bundles_to_split, run.validation.quarantine_reasons, control)
 
 
 def _is_system(names: Column, facts: BundleFacts) -> Column:
@@ -65,7 +65,7 @@ def _is_system(names: Column, facts: BundleFacts) -> Column:
 
 
 def _in_kept_namespace(names: Column, facts: BundleFacts) -> Column:
-    kept = kept_namespaces(facts.settings, facts.control)
+    kept = immovable_namespaces(facts.settings, facts.control)
     return _membership_mask(namespaces_of(names), kept) if kept else None
 
 
@@ -74,7 +74,7 @@ def _is_excluded(names: Column, facts: BundleFacts) -> Column:
     return reduce(pc.or_, (match_mask(regex_of_glob(pattern), names) for pattern in patterns)) if patterns else None
 
 
-def _has_moved_for(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
+def _has_move_reason(reason: Reason) -> Callable[[Column, BundleFacts], Column]:
     return lambda names, facts: _membership_mask(names, [b for b, why in facts.move_reasons.items() if why is reason])
 
 
@@ -104,8 +104,8 @@ RULES = (
     KeepingRule(Reason.BUNDLE_EXCLUDED, Overrule.EXCLUSIONS, _is_excluded),
     KeepingRule(Reason.BUNDLE_QUARANTINED, None, lambda names, facts: _membership_mask(names, facts.quarantined)),
     KeepingRule(Reason.TO_BE_SPLIT, None, lambda names, facts: _membership_mask(names, facts.bundles_to_split)),
-    KeepingRule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_moved_for(Reason.DESTINATION_KEPT)),
-    KeepingRule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_moved_for(Reason.RECENTLY_UNLOADED)),
+    KeepingRule(Reason.DESTINATION_KEPT, Overrule.GRACE_PERIOD, _has_move_reason(Reason.DESTINATION_KEPT)),
+    KeepingRule(Reason.RECENTLY_UNLOADED, Overrule.GRACE_PERIOD, _has_move_reason(Reason.RECENTLY_UNLOADED)),
     KeepingRule(Reason.NO_TOPIC),
     KeepingRule(Reason.POLICY_UNKNOWN, Overrule.POLICIES),
     KeepingRule(Reason.POLICY_FORBIDS, Overrule.POLICIES),
@@ -166,7 +166,7 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
     """
     checked = list(moves)
     taken = [move for move in checked if move.reason is Reason.TAKEN]
-    reasons = sample.bundles.reason_by_broker_and_bundle({move.bundle for move in taken})
+    reasons = sample.bundles.stay_reasons_of_bundles({move.bundle for move in taken})
     if profile_of(sample.settings).swaps:
         reasons = {each: reason if reason in NEVER_SWAPPED else None for each, reason in reasons.items()}
     seen: set[str] = set()
@@ -181,7 +181,7 @@ def checked_moves(sample: ClusterSample, moves: Iterable[CandidateMove]) -> list
         return sample.forbids(f"{namespace}/", source, destination)
 
     def move_reason(move: CandidateMove) -> Reason | None:
-        own = sample.left_out.get(move.source) or reasons[move.source, move.bundle]
+        own = sample.left_out_reasons.get(move.source) or reasons[move.source, move.bundle]
         if own or not profile_of(sample.settings).judges_pairs:
             return own
         return policy_reason(namespace_of(move.bundle), move.source, move.destination or "")

@@ -20,11 +20,11 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.run.findings import (
     MIN_HOST_SAMPLES,
-    one_quarantine_each,
+    blocking_findings,
+    drop_repeated_quarantines,
     spread_findings,
-    too_few_brokers,
     traffic_findings,
-    unexpectedly_left_out,
+    unexpected_quarantines,
     unmatched_exclusions,
 )
 from pulsar_rebalancer.run.request import Finding, Validation
@@ -46,9 +46,9 @@ _SEVERITY = {Effect.BLOCK: "critical", Effect.HOLD: "critical", Effect.QUARANTIN
 
 def validate_run(run: Snapshot, moved_bundles: Collection[str] = ()) -> Validation:
     """Validate the sample of a run, and write `validation.json`. `moved_bundles` are bundles that moved recently."""
-    tables, values, findings = judged_tables(run), suite_parameters(run.settings), list[Finding]()
+    tables, values, findings = suite_tables(run), suite_parameters(run.settings), list[Finding]()
     for name, table in tables.items():
-        findings += findings_of(name, _evaluate(table, KEYS[name], load_suite(suites_folder(), name), values))
+        findings += suite_findings(name, _evaluate(table, KEYS[name], load_suite(suites_folder(), name), values))
     validation = make_validation(findings, tables, run.settings, moved_bundles)
     validation.write(run.folder)
     return validation
@@ -58,17 +58,17 @@ def make_validation(
     findings: Iterable[Finding], tables: Mapping[str, pa.Table], settings: Settings, moved_bundles: Collection[str]
 ) -> Validation:
     """Return the suites' findings, and those that follow from them or from the settings."""
-    found = one_quarantine_each(findings)
+    found = drop_repeated_quarantines(findings)
     # Two brokers may briefly report a bundle that moved.
-    shares = left_out_share_by_broker(unexpectedly_left_out(found, moved_bundles), tables)
-    found = one_quarantine_each([*found, *traffic_findings(shares)])
+    shares = left_out_traffic_shares(unexpected_quarantines(found, moved_bundles), tables)
+    found = drop_repeated_quarantines([*found, *traffic_findings(shares)])
     brokers = tables["brokers"].select(["broker", "host_samples", "cpu_limit"]).to_pylist()
     samples = {row["broker"]: math.nan if row["host_samples"] is None else row["host_samples"] for row in brokers}
     found += unmatched_exclusions(samples, tables["bundles"]["bundle"], settings)
     left_out = {finding.subject for finding in found if finding.effect is Effect.QUARANTINE}
     limits = [row["cpu_limit"] or 0.0 for row in brokers if row["broker"] not in left_out]
     found += [*settings_findings(settings, limits), *spread_findings(tables["bundles"], len(limits), left_out)]
-    found += too_few_brokers(found, samples, settings)
+    found += blocking_findings(found, samples, settings)
     return Validation(findings=tuple(found))
 
 
@@ -107,7 +107,7 @@ _DERIVED = {f"{resource}_percent": pa.float64() for resource in RESOURCES} | {
 _JUDGED_BROKERS = pa.schema({column.name: column.type for column in BROKERS if column.type != TIME_TYPE} | _DERIVED)
 
 
-def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
+def suite_tables(run: Snapshot) -> dict[str, pa.Table]:
     """Return the three tables as input for the suites.
 
     Infinite values and NaN become null. In `brokers`, which has no times, a resource that is not measured (usage
@@ -131,12 +131,12 @@ def judged_tables(run: Snapshot) -> dict[str, pa.Table]:
         if (weight := getattr(run.settings, f"{name}_weight")) > 0
     }
     carried = _bundle_sums_by_broker(bundles)
-    rows = [_judged_broker(row, weights, carried) for row in brokers.to_pylist()]
+    rows = [_suite_broker_row(row, weights, carried) for row in brokers.to_pylist()]
     judged = pa.Table.from_pylist(rows, schema=_JUDGED_BROKERS)
     return {"cluster": run.read_table("cluster"), "brokers": judged, "bundles": bundles}
 
 
-def _judged_broker(row: Row, weights: Mapping[str, float], bundle_sums: Mapping[str, Row]) -> Row:
+def _suite_broker_row(row: Row, weights: Mapping[str, float], bundle_sums: Mapping[str, Row]) -> Row:
     for name, value in row.items():
         if isinstance(value, float) and not math.isfinite(value):
             row[name] = math.inf if name in AVERAGES else None
@@ -186,7 +186,7 @@ def _unaccounted_percent(broker: Row, bundle_sums: Row) -> float | None:
     return max(apart[name] / max(own[name], sums[name]) * 100 if apart[name] > 1 else 0.0 for name in TRAFFIC)
 
 
-def left_out_share_by_broker(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
+def left_out_traffic_shares(bundles: Collection[str], tables: Mapping[str, pa.Table]) -> dict[str, float]:
     """Return the bundles' share (0 to 1) of each broker's message rate or throughput, whichever is larger.
 
     The absolute values of negative values are used. A value that is not a number is estimated: the broker's
@@ -267,7 +267,7 @@ def _in_forbidden_set(column: Any, arguments: ExpectationArguments) -> Any:
     return pc.is_in(column, pa.array(arguments["value_set"], column.type))
 
 
-def _not_matching(column: Any, arguments: ExpectationArguments) -> Any:
+def _not_matching_regex(column: Any, arguments: ExpectationArguments) -> Any:
     # Arrow's expressions know no `\Z`.
     unlike = (text is not None and not re.match(arguments["regex"], text) for text in column.to_pylist())
     return pa.array(unlike, pa.bool_())
@@ -279,7 +279,7 @@ _UNEXPECTED_BY_TYPE: Mapping[str, Callable[[Any, ExpectationArguments], Any]] = 
     "be_between": _out_of_range,
     "be_in_set": lambda column, allowed: pc.and_(pc.is_valid(column), pc.invert(_in_forbidden_set(column, allowed))),
     "not_be_in_set": _in_forbidden_set,
-    "match_regex": _not_matching,
+    "match_regex": _not_matching_regex,
 }
 """Functions that mark unexpected values, by expectation type. Null values pass, as in Great Expectations."""
 
@@ -307,7 +307,7 @@ class _FailedRow(NamedTuple):
     excess_over_bound: float = 0.0  # distance of the value from the allowed range
 
 
-def findings_of(table: str, results: Iterable[Result]) -> list[Finding]:
+def suite_findings(table: str, results: Iterable[Result]) -> list[Finding]:
     """Return one finding for each reason and subject, with all details; within each reason, worst first."""
     seen: dict[str, dict[str, list[_FailedRow]]] = {}
     for miss in _failed_rows(table, results):

@@ -110,19 +110,19 @@ def _opening_reason(rules: BreakerRules, tally: Tally, worse_rounds: int, known_
     if bad is not None and most is not None and bad >= max(most, known_bad_brokers + 1):
         return f"validation left out {number_of(bad, 'faulty broker')} in one run"
     if rules.failed_moves is not None and tally.failed_moves >= rules.failed_moves:
-        return f"{number_of(tally.failed_moves, 'move')} of a run failed or reached another broker"
+        return f"{number_of(tally.failed_moves, 'move')} of a run failed or landed on the wrong broker"
     if rules.worse_rounds is not None and worse_rounds >= rules.worse_rounds:
-        return f"the score range grew in {worse_rounds} consecutive rounds of moves"
+        return f"the score range grew in {number_of(worse_rounds, 'consecutive round')} of moves"
     return ""
 
 
-def last_closing(control: Control) -> datetime | None:
+def breaker_closed_at(control: Control) -> datetime | None:
     order = control.last_order("close_breaker")
     return order.at if order else None
 
 
 def breaker_open_until(rules: BreakerRules | None, orders: OrdersInForce) -> datetime | None:
-    return orders.get(Breaker).open_until(rules, last_closing(orders.get(Control)))
+    return orders.get(Breaker).open_until(rules, breaker_closed_at(orders.get(Control)))
 
 
 def _breaker_hold(situation: Situation) -> Hold | None:

@@ -37,7 +37,7 @@ class CalendarClosure(NamedTuple):
     why_closed: str
 
 
-class _Span(NamedTuple):
+class _TimeSpan(NamedTuple):
     begin: datetime
     end: datetime
 
@@ -78,12 +78,12 @@ def _to_zone(time: datetime, window: Window) -> datetime:
     return pendulum.instance(time).in_timezone(window.timezone)
 
 
-def _next_spans(window: Window, time: datetime, *, is_blackout: bool) -> Iterator[_Span]:
+def _next_spans(window: Window, time: datetime, *, is_blackout: bool) -> Iterator[_TimeSpan]:
     zone = pendulum.timezone(window.timezone)
 
     for begin, end in _local_spans(window, time.astimezone(zone).replace(tzinfo=None)):
         begins, ends = _utc_times(begin, zone, is_widest=is_blackout), _utc_times(end, zone, is_widest=is_blackout)
-        span = _Span(min(begins), max(ends)) if is_blackout else _Span(max(begins), min(ends))
+        span = _TimeSpan(min(begins), max(ends)) if is_blackout else _TimeSpan(max(begins), min(ends))
         if span.begin < span.end and span.end > time:
             yield span
 
@@ -116,7 +116,7 @@ def _calendar_hold(situation: Situation) -> Hold | None:
     # A rolling restart finishes its current broker outside the windows too; a blackout holds it.
     if calendar is None or (calendar.reason is Reason.OUTSIDE_WINDOW and situation.orders.get(Roll).is_under_way):
         return None
-    until = f"until {calendar.opens_at:%Y-%m-%d %H:%M %Z}" if calendar.opens_at else "and none follows"
+    until = f"until {calendar.opens_at:%Y-%m-%d %H:%M %Z}" if calendar.opens_at else "with no known end"
     return Hold(calendar.reason, f"{until}: {calendar.why_closed}" if calendar.why_closed else until)
 
 

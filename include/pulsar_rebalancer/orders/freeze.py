@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, Situation, ending, with_end
+from pulsar_rebalancer.orders.order import Control, FormAction, GivenOrder, OrderKind, Situation, end_text, with_end
 
 _SUBJECT, _PATTERN = "the namespace (tenant/namespace)", r"[^/\s]+/[^/\s]+"
 
@@ -14,7 +14,7 @@ def _freeze_orders(control: Control) -> Iterator[GivenOrder]:
 def _freeze_texts(situation: Situation) -> Iterator[str]:
     for order in _freeze_orders(situation.control):
         if order.until:
-            yield f"{order.subject} frozen {ending(order.until, order.giver, situation.now)}"
+            yield f"{order.subject} frozen {end_text(order.until, order.giver, situation.now)}"
 
 
 FREEZE = OrderKind(

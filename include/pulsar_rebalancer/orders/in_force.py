@@ -11,7 +11,7 @@ from typing import Self
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from pulsar_rebalancer.config.field_types import Mode
-from pulsar_rebalancer.config.settings import Settings, parse_typed
+from pulsar_rebalancer.config.settings import Settings, parse_form_values
 from pulsar_rebalancer.errors import FieldsError
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.breaker import BREAKER
@@ -45,7 +45,7 @@ _STATE = OrderKind(
         FormAction(
             RESET,
             "Start with an empty state",
-            "Hits restart at zero. Give lost orders again.",
+            "Hits restart at zero. Repeat lost orders afterwards.",
             apply=None,
             button="Reset",
             group="",
@@ -54,8 +54,8 @@ _STATE = OrderKind(
         FormAction(
             RESTORE,
             "Restore the state",
-            "Repeat lost orders.",
-            subject="name of an export; empty: the state of the last committed plan",
+            "Repeat lost orders afterwards.",
+            subject="the name of an export, or nothing for the state of the last committed plan",
             subject_pattern=r"(export-[0-9]{8}T[0-9]{6}Z\.json)?",  # it matches no paths
             apply=None,
             button="Restore",
@@ -104,7 +104,7 @@ class ControlRequest(BaseModel):
         if chosen.needs_reason and not self.reason:
             wrong["reason"] = "Give a reason; it is recorded."
         if (self.until is not None) != chosen.until:
-            wrong["until"] = "Give the end." if chosen.until else f"Leave it empty: {self.action} takes no end time."
+            wrong["until"] = "Give the end time." if chosen.until else f"Leave it empty: {self.action} has no end time."
         if re.fullmatch(chosen.subject_pattern, self.subject) is None:
             wrong["subject"] = f"Give {chosen.subject}." if chosen.subject else f"{self.action} takes no subject."
         if wrong:
@@ -114,15 +114,15 @@ class ControlRequest(BaseModel):
 
 def parse_control_form(values: Mapping[str, object]) -> ControlRequest:
     """Return the validated fields; raise SettingsError (`wrong_setting`)."""
-    return parse_typed(ControlRequest, values, "form")
+    return parse_form_values(ControlRequest, values, "form")
 
 
-def holds_now(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Hold]:
+def all_holds(settings: Settings, orders: OrdersInForce, now: datetime, run: JudgedRun = NO_RUN) -> list[Hold]:
     at = Situation(settings, orders, now, run)
     return [closed for kind in ORDERS if (closed := kind.hold_of(at))]
 
 
-def kept_namespaces(settings: Settings, control: Control) -> frozenset[str]:
+def immovable_namespaces(settings: Settings, control: Control) -> frozenset[str]:
     return frozenset(name for kind in ORDERS for name in kind.kept_namespaces(settings, control))
 
 
@@ -136,7 +136,7 @@ def new_exclusion(
     """
     then, now = (
         exclusion_reason(settings, bundle, brokers)
-        or (Reason.NAMESPACE_EXCLUDED if namespace_of(bundle) in kept_namespaces(settings, control) else None)
+        or (Reason.NAMESPACE_EXCLUDED if namespace_of(bundle) in immovable_namespaces(settings, control) else None)
         for settings, control in (planned_orders, current)
     )
     return None if then else now

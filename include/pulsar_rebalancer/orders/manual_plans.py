@@ -135,7 +135,7 @@ class Question(StateDocument):
     before: str = ""
     opening: GateOpening | None = None
 
-    def supersedes(self, handed_over: HandedOverPlan) -> bool:
+    def gate_opened_since(self, handed_over: HandedOverPlan) -> bool:
         """Return whether the gate has since opened for another run, so bundles may have moved."""
         opening = self.opening
         return opening is not None and opening.at > handed_over.plan.at and opening.run_id != handed_over.run_id
@@ -183,7 +183,7 @@ class Answers(StateDocument):
         return {answer.question.identity: answer for answer in young}
 
 
-def deadline_of(situation: Situation) -> datetime | None:
+def answer_due(situation: Situation) -> datetime | None:
     """Return the deadline for approving a plan; None if no plan is awaiting approval."""
     question, answers = situation.orders.get(Question), situation.orders.get(Answers)
     until = question.answer_deadline(situation.settings.max_awaiting_minutes)
@@ -195,7 +195,7 @@ def _question_texts(situation: Situation) -> Iterator[str]:
     """Yield texts about the open question, and about rejected plans that are not asked about again."""
     if situation.settings.mode is not Mode.APPROVE:
         return
-    minutes, until = situation.settings.max_awaiting_minutes, deadline_of(situation)
+    minutes, until = situation.settings.max_awaiting_minutes, answer_due(situation)
     if until is not None:
         yield f"a plan to {situation.orders.get(Question).what} waits for approval until {until:%Y-%m-%d %H:%M %Z}"
     rejected = situation.orders.get(Answers).rejection_by_plan(situation.now, minutes).values()

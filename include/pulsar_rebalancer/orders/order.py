@@ -59,14 +59,14 @@ class Control(StateDocument):
         return next((order for order in reversed(self.orders) if order.action == action), None)
 
     def with_order(self, order: GivenOrder) -> Self:
-        others = self.without_ended(order.at).without_orders(order.action, subject=order.subject)
+        others = self.without_ended_orders(order.at).without_orders(order.action, subject=order.subject)
         return self.model_copy(update={"orders": (*others.orders, order)})
 
     def without_orders(self, *actions: str, subject: str = "") -> Self:
         rest = (order for order in self.orders if order.action not in actions or order.subject != subject)
         return self.model_copy(update={"orders": tuple(rest)})
 
-    def without_ended(self, now: datetime) -> Self:
+    def without_ended_orders(self, now: datetime) -> Self:
         """Return the orders that have not ended."""
         rest = (order for order in self.orders if order.until is None or now < order.until)
         return self.model_copy(update={"orders": tuple(rest)})
@@ -124,7 +124,7 @@ class Situation:
 
     @property
     def control(self) -> Control:
-        return self.orders.get(Control).without_ended(self.now)
+        return self.orders.get(Control).without_ended_orders(self.now)
 
 
 class Hold(NamedTuple):
@@ -150,7 +150,7 @@ class Wording(NamedTuple):
     lasting: bool = False
 
 
-def ending(until: datetime, giver: str, now: datetime) -> str:
+def end_text(until: datetime, giver: str, now: datetime) -> str:
     """Return when an order ends and who gave it; the date only if it is not today's."""
     date = "" if until.date() == now.astimezone(until.tzinfo).date() else f"{until:%Y-%m-%d} "
     return f"until {date}{until:%H:%M %Z} ({giver})"
@@ -170,8 +170,8 @@ def with_end(orders: OrdersInForce, order: GivenOrder) -> Control:
     for other in orders.get(Control).orders:
         same = (other.action, other.subject) == (order.action, order.subject)
         if same and other.until and order.until and other.until > order.until:
-            text = f"The {other.action} {ending(other.until, other.giver, order.at)} ends later: end it first."
-            raise field_error(Reason.CONTRADICTION, "until", text)
+            why = f"End the {other.action} {end_text(other.until, other.giver, order.at)} first, because it ends later."
+            raise field_error(Reason.CONTRADICTION, "until", why)
     return with_order(orders, order)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import NamedTuple
 
-from pulsar_rebalancer.orders.order import Control, FormAction, Hold, OrderKind, Situation, Wording, ending, with_end
+from pulsar_rebalancer.orders.order import Control, FormAction, Hold, OrderKind, Situation, Wording, end_text, with_end
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.storage.documents import time_of
 
@@ -28,7 +28,7 @@ def _pause_hold(situation: Situation) -> Hold | None:
     pause = pause_in_force(situation)
     if pause is None or situation.now >= pause.until:
         return None
-    return Hold(Reason.PAUSED, ending(pause.until, pause.giver, situation.now))
+    return Hold(Reason.PAUSED, end_text(pause.until, pause.giver, situation.now))
 
 
 def _skip_hold(situation: Situation) -> Hold | None:
@@ -46,7 +46,7 @@ def _skip_hold(situation: Situation) -> Hold | None:
     return Hold(Reason.SKIPPED, order.by_text)
 
 
-def without_used_skip(control: Control, recorded_at: datetime) -> Control:
+def without_used_skip_order(control: Control, recorded_at: datetime) -> Control:
     """Return the document without an order to skip that a run has used; after a reset, it would skip another."""
     order = control.last_order("skip")
     return control.without_orders("skip") if order is not None and recorded_at > order.at else control

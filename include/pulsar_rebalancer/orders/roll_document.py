@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, computed_field
 
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.config.settings import parse_typed
+from pulsar_rebalancer.config.settings import parse_form_values
 from pulsar_rebalancer.errors import FieldsError, field_error
 from pulsar_rebalancer.names import Brokers
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
@@ -164,14 +164,14 @@ class Roll(StateDocument):
         """Return whether a broker's turn has begun; it is completed even outside the windows."""
         return self.is_active and self.phase is not Phase.WAITING
 
-    def same_phase(self, other: Roll | None) -> bool:
+    def has_same_phase(self, other: Roll | None) -> bool:
         return other is not None and (other.id, other.turn_at, other.phase) == (self.id, self.turn_at, self.phase)
 
     def stop_order(self, control: Control) -> GivenOrder | None:
         order = control.last_order("stop_roll")
         return order if order and self.at and order.at >= self.at else None
 
-    def as_shown(self, control: Control) -> Self:
+    def displayed_roll(self, control: Control) -> Self:
         """Return the roll as operators see it: once it is to stop, nobody is asked to restart a broker."""
         if not (self.is_active and self.stop_order(control)):
             return self
@@ -192,7 +192,7 @@ class Roll(StateDocument):
         reason = f"rolling restart: {self.reason}"
         return {drained: Drain(at=self.turn_at, by=self.by, reason=reason, overrule=(Overrule.GRACE_PERIOD,))}
 
-    def with_roll_drain(self, drains: Drains) -> Drains:
+    def add_roll_drain(self, drains: Drains) -> Drains:
         """Return drains with that of the roll, unless a person has released the broker since."""
         own = {
             name: drain
@@ -254,15 +254,15 @@ class RollRequest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     brokers: Brokers = Field((), description="brokers (host:port) in the order of their restart; if empty, all brokers")
-    reason: str = Field("", max_length=500, description="reason for the rolling restart, which is recorded")
-    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id of the rolling restart, which its dry run shows")
+    reason: str = Field("", max_length=500, description="reason for the rolling restart; the reason is recorded")
+    plan: str = Field("", pattern=f"^({PLAN_HASH})?$", description="id from the dry run, to begin or continue the roll")
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
         if self.plan and (self.brokers or self.reason):
             raise FieldsError({"plan": "Give only the id: the dry run already has the brokers and the reason."})
         if not self.plan and not self.reason:
-            raise FieldsError({"reason": "Give a reason, or the id of a rolling restart that was shown."})
+            raise FieldsError({"reason": "Give a reason, or the id from a dry run."})
         if len(set(self.brokers)) < len(self.brokers):
             raise FieldsError({"brokers": "Give each broker only once."})
         return self
@@ -270,16 +270,16 @@ class RollRequest(BaseModel):
 
 def parse_roll_form(values: Mapping[str, object]) -> RollRequest:
     """Return the validated fields; raise SettingsError (`wrong_setting`)."""
-    return parse_typed(RollRequest, values, "form")
+    return parse_form_values(RollRequest, values, "form")
 
 
 def _roll_texts(situation: Situation) -> Iterator[str]:
-    roll = situation.orders.get(Roll).as_shown(situation.orders.get(Control))
+    roll = situation.orders.get(Roll).displayed_roll(situation.orders.get(Control))
     if roll.is_active or roll.stranded in situation.orders.get(Drains).brokers:
         yield roll.progress
 
 
-def _with_skip(orders: OrdersInForce, order: GivenOrder) -> Control:
+def _add_skip_order(orders: OrdersInForce, order: GivenOrder) -> Control:
     # The order names the broker, lest the next one be skipped.
     turn = orders.get(Roll).broker
     if order.subject != turn:
@@ -296,7 +296,7 @@ ROLL = OrderKind(
             "The rolling restart continues with the next broker.",
             subject="the current broker (host:port)",
             subject_pattern=".+",
-            apply=_with_skip,
+            apply=_add_skip_order,
             button="Skip broker",
             group="Brokers",
             is_shown=lambda situation: situation.orders.get(Roll).is_active,

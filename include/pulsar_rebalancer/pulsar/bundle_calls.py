@@ -52,7 +52,7 @@ async def segments_of_bundle(transport: Transport, bundle: str) -> list[str]:
     listed = await _get_if_found(transport, folder)
     for topic in sorted(listed.strings() if listed else ())[:_MAX_TOPICS_READ]:
         answer = await _get_if_found(transport, f"{folder}{path(split_topic(topic)[3])}")
-        inside = [name for name in _segments_of(topic, answer) if is_in_bundle(name, bundle)] if answer else []
+        inside = [name for name in _segment_names(topic, answer) if is_in_bundle(name, bundle)] if answer else []
         if inside:
             return inside
     return []
@@ -67,7 +67,7 @@ async def _get_if_found(transport: Transport, url_path: str) -> BrokerAnswer | N
         return None
 
 
-def _segments_of(topic: str, answer: BrokerAnswer) -> list[str]:
+def _segment_names(topic: str, answer: BrokerAnswer) -> list[str]:
     try:
         layout = _ScalableLayout.model_validate(answer.mapping())
     except ValidationError:
@@ -205,7 +205,7 @@ class BundleAdmin:
         services = [named[key] for key in ("brokerUrl", "brokerUrlTls") if key in named]
         if not urls:
             raise answer.bad_body("the answer names no owner")
-        if self._transport.connection.tls:
+        if self._transport.connection.uses_tls:
             urls.reverse()
             services.reverse()
         return LookupResult(next(iter(services), ""), urls[0], tuple(address_or_empty(url) for url in urls))
@@ -237,7 +237,7 @@ class BundleAdmin:
         connection = self._transport.connection
         credentials = connection.has_token or connection.client_cert_file is not None
         if credentials and not self._transport.addresses.knows_host(address):
-            detail = f"the host of the owner's service URL {url} is not a broker; nothing was sent there"
+            detail = f"no broker has the host of the owner's service URL {url}; nothing was sent there"
             raise admin_error(self._transport.mask, Reason.FOREIGN_ADDRESS, what, result.addresses[0], detail)
         return url
 

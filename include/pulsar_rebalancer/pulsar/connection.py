@@ -42,18 +42,18 @@ def address_or_empty(url: object) -> str:
         return ""
 
 
-def _without_secrets(address: str, key: str) -> str:
+def _require_no_secrets(address: str, key: str) -> str:
     if set("@?#") & set(address):
         # The value is not shown: it may hold a password or a token.
         raise SettingsError(
-            Reason.WRONG_SETTING, f"{key}: an address must not contain a user, password or query; use the token"
+            Reason.WRONG_SETTING, f"{key}: an address must not contain a user, password or query; use a token instead"
         )
     return address
 
 
 def _base_url(url: str, key: str) -> str:
     """Return an http(s) URL without a trailing slash; reject a URL with a user, query or fragment."""
-    if not address_or_empty(_without_secrets(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
+    if not address_or_empty(_require_no_secrets(url, key)) or not re.fullmatch(r"https?://[!-~]+", url):
         given = "an address with percent signs" if "%" in url else repr(url)
         raise SettingsError(Reason.WRONG_SETTING, f"{key}: expected an http(s)://host:port address, got {given}")
     parts = urlsplit(url)
@@ -150,18 +150,18 @@ class AdminConnection:
         self._check_token()
         object.__setattr__(self, "seeds", tuple(_base_url(url, "seeds") for url in self.seeds))
         mapped = {
-            k.lower(): _base_url(url, f"address_map[{_without_secrets(k, 'address_map')}]")
+            k.lower(): _base_url(url, f"address_map[{_require_no_secrets(k, 'address_map')}]")
             for k, url in self.address_map.items()
         }
         object.__setattr__(self, "address_map", mapped)
-        schemes = {urlsplit(url).scheme for url in (*self.seeds, *mapped.values(), *self._template_sample())}
+        schemes = {urlsplit(url).scheme for url in (*self.seeds, *mapped.values(), *self._sample_template_urls())}
         if len(schemes) > 1:
             # A token meant for https must never be sent over http.
             raise SettingsError(Reason.CONTRADICTION, "seeds, address_map and address_template mix http and https")
         self._check_service_url()
 
     @property
-    def tls(self) -> bool:
+    def uses_tls(self) -> bool:
         return urlsplit(self.seeds[0]).scheme == "https"
 
     def _check_service_url(self) -> None:
@@ -170,7 +170,7 @@ class AdminConnection:
             raise SettingsError(
                 Reason.WRONG_SETTING, "service_url: expected pulsar://host:port or pulsar+ssl://host:port"
             )
-        if self.tls and self.service_url.startswith("pulsar://"):
+        if self.uses_tls and self.service_url.startswith("pulsar://"):
             raise SettingsError(Reason.CONTRADICTION, "service_url: brokers behind https need a pulsar+ssl:// address")
 
     @property
@@ -187,7 +187,7 @@ class AdminConnection:
         if not is_token(self.token.get_secret_value()):
             raise SettingsError(Reason.WRONG_SETTING, "token: use printable ASCII without spaces (value not shown)")
 
-    def _template_sample(self) -> tuple[str, ...]:
+    def _sample_template_urls(self) -> tuple[str, ...]:
         if not self.address_template:
             return ()
         try:

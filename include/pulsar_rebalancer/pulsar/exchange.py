@@ -124,7 +124,7 @@ class Exchange:
     ) -> AdminError:
         return admin_error(self.mask, reason, request.request_line, broker, detail, status, was_sent=was_sent)
 
-    def max_bytes(self, request: Request) -> int:
+    def max_response_bytes(self, request: Request) -> int:
         return self._connection.max_answer_bytes * request.size_factor
 
     async def ask_with_retry(self, request: Request, target: Target, token: str) -> tuple[int, str, bytes, bool]:
@@ -185,7 +185,7 @@ class Exchange:
             self._transport_to(target.base_url) as transport,
             aclosing(await transport.handle_async_request(asked)) as response,
         ):
-            most = self.max_bytes(request) if response.is_success else MAX_ERROR_BYTES
+            most = self.max_response_bytes(request) if response.is_success else MAX_ERROR_BYTES
             body, cut = await self._read_body(response, most, deadline)
         location = self.mask.hide(response.headers.get("Location", ""))
         return response.status_code, location, self.mask.hide_bytes(body), cut

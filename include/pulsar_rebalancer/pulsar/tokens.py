@@ -37,7 +37,7 @@ async def fetch_token(oauth2_settings: OAuth2, ca_file: Path | None, mask: Token
     Raises AdminError (`credentials_file`, `issuer_unavailable`, `issuer_refused`), and SettingsError for an
     invalid issuer URL.
     """
-    form, issuer_url = _credentials(oauth2_settings, mask)
+    form, issuer_url = _request_form_and_issuer(oauth2_settings, mask)
     url, begun = f"{issuer_url}/.well-known/openid-configuration", time.monotonic()
     try:
         # The environment's proxies are used: TLS hides everything but the issuer's name from them.
@@ -63,10 +63,10 @@ async def fetch_token(oauth2_settings: OAuth2, ca_file: Path | None, mask: Token
     return Token(value, begun + _RENEWAL_FRACTION * seconds, begun + seconds)
 
 
-def _credentials(oauth2_settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str]:
+def _request_form_and_issuer(oauth2_settings: OAuth2, mask: TokenMask) -> tuple[dict[str, str], str]:
     path = oauth2_settings.credentials_file
     try:
-        document = parse_json(read_file(path).encode())
+        document = parse_json(read_secret_file(path).encode())
     except ValueError:
         document = None
     found = document if isinstance(document, dict) else {}
@@ -187,13 +187,13 @@ class Tokens:
 
 
 def _read_token(path: Path) -> Token:
-    value = read_file(path).strip()
+    value = read_secret_file(path).strip()
     if not is_token(value):
-        raise file_error(path, "the file must contain printable ASCII and nothing else (contents not shown)")
+        raise file_error(path, "the file must contain only printable ASCII without spaces (contents not shown)")
     return Token(value, renew_at=time.monotonic() + _MIN_PAUSE_S)
 
 
-def read_file(path: Path) -> str:
+def read_secret_file(path: Path) -> str:
     try:
         # Nobody may ever write to a pipe.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:

@@ -36,7 +36,7 @@ class KnownAddresses:
         known = (*self._brokers, *self._bases, *self._connection.address_map)
         return address.rpartition(":")[0] in {other.rpartition(":")[0] for other in known}
 
-    def broker_and_path(self, address: str, path: str) -> tuple[str, str] | None:
+    def base_url_and_path(self, address: str, path: str) -> tuple[str, str] | None:
         """Return an address's base URL and the path below it; None if the address is not a broker's."""
         mapped = self._connection.address_map.get(address)
         if mapped is not None:
@@ -129,7 +129,7 @@ class Transport:
             raise self._exchange.error(request, broker, Reason.NOT_FOUND, detail)
         if broker:
             target = Target(self.connection.base_url(broker), request.query, broker)
-            return await self._follow(request, target, *await self._ask_target(request, target))
+            return await self._follow_hops(request, target, *await self._ask_target(request, target))
         return await self._ask_seeds(request)
 
     async def _ask_seeds(self, request: Request) -> BrokerAnswer:
@@ -155,7 +155,7 @@ class Transport:
                 failed.append(error)
             else:
                 if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-                    return await self._follow(request, target, answer, location)
+                    return await self._follow_hops(request, target, answer, location)
                 failed.append(answer.as_error(request.reason_for_412))
             self._move_host_to_end(host)
             if failed and request.method != "GET":
@@ -172,7 +172,7 @@ class Transport:
             self._hosts.remove(host)
             self._hosts.append(host)
 
-    async def _follow(self, request: Request, target: Target, answer: BrokerAnswer, location: str) -> BrokerAnswer:
+    async def _follow_hops(self, request: Request, target: Target, answer: BrokerAnswer, location: str) -> BrokerAnswer:
         seen = set()
         while answer.status in _REDIRECT_STATUSES and location and request.follows_redirects:
             seen.add(target.url(request))
@@ -215,7 +215,7 @@ class Transport:
         if not 200 <= answer.status < 300:
             raise answer.as_error(request.reason_for_412)
         if answer.is_cut_off:
-            raise answer.bad_body(f"the answer is longer than {self._exchange.max_bytes(request)} bytes")
+            raise answer.bad_body(f"the answer is longer than {self._exchange.max_response_bytes(request)} bytes")
         return answer
 
     async def _redirect_target(self, request: Request, answer: BrokerAnswer, from_url: str, location: str) -> Target:
@@ -225,10 +225,10 @@ class Transport:
             address, parts = address_of(location), urlsplit(location)
         except ValueError:
             raise answer.bad_body("the broker redirected the request to an invalid address") from None
-        known = self.addresses.broker_and_path(address, parts.path)
+        known = self.addresses.base_url_and_path(address, parts.path)
         if known is None:
             await self._refresh_brokers(request)
-            known = self.addresses.broker_and_path(address, parts.path)
+            known = self.addresses.base_url_and_path(address, parts.path)
         if known is None:
             detail = f"the broker redirected to {first_line(address)}, outside the cluster; nothing was sent there"
             raise self._exchange.error(request, answer.broker, Reason.FOREIGN_ADDRESS, detail, answer.status)

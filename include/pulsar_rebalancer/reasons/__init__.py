@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_rebalancer.reasons.reason import Reason, counts_text
+from pulsar_rebalancer.reasons.reason import Reason, reasons_text
 from pulsar_rebalancer.reasons.traits import Effect, Trait
 
-__all__ = ["Effect", "Reason", "Trait", "counts_text"]
+__all__ = ["Effect", "Reason", "Trait", "reasons_text"]

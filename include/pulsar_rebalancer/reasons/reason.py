@@ -50,13 +50,13 @@ class Reason(StrEnum):
     # settings
     WRONG_SETTING = ("wrong_setting", BLOCK, HELD | Trait.TYPED,
         "A setting or a form's field is missing or wrong.",
-        "Correct the setting or field in the message. The clusters file overrides the brokers' settings.")
+        "Correct the setting or field that the message names. The clusters file overrides the brokers' settings.")
     SPARK_UNREACHABLE = ("spark_unreachable", BLOCK, Trait.PASSING,
-        "The connection in spark_connection is missing, its Spark server has stopped, or the server refuses requests.",
-        "Add or correct the connection, check the secrets backend, or start the server again.")
+        "The Airflow connection in spark_connection is missing, or its Spark server has stopped or refuses requests.",
+        "Add or correct the connection, check the secrets backend, or start the Spark server again.")
     CONTRADICTION = ("contradiction", BLOCK, Trait.TYPED,
         "Two settings or form fields contradict each other.",
-        "Change one of the values in the message.")
+        "Change one of the values that the message names.")
     MODE_OFF = ("mode_off", VERDICT, Trait.NONE,
         "The cluster is in mode off.",
         "Set another mode in the clusters file.")
@@ -73,8 +73,8 @@ class Reason(StrEnum):
         "Check ca_file, and the host name in the certificate.")
     UNAUTHORIZED = ("unauthorized", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The credentials were refused, or have expired (401).",
-        "Give the connection a valid super-user token. If the token is new, check the clocks, and compare issuer_url, "
-        "audience and scope with openIDAllowedTokenIssuers and openIDAllowedAudiences of the brokers.")
+        "Give the connection a valid super-user token. If the token is new, check all clocks, and compare issuer_url, "
+        "audience and scope with the brokers' openIDAllowedTokenIssuers and openIDAllowedAudiences.")
     FORBIDDEN = ("forbidden", BLOCK, Trait.CREDENTIALS | Trait.NOT_UNLOADED | Trait.NEEDS_PERSON,
         "The credentials lack permission (403, or a 401 that gives a reason).",
         "Add the role of the credentials to the brokers' superUserRoles.")
@@ -91,7 +91,7 @@ class Reason(StrEnum):
         "Pulsar does not know the namespace, bundle, topic or broker (404).")
     SERVER_ERROR = ("server_error", VERDICT, Trait.PASSING,
         "The broker failed to process the request (5xx).",
-        "Check its log.")
+        "Check the broker's log.")
     NO_LOAD_REPORT = ("no_load_report", BLOCK, Trait.NONE,
         "The brokers' load manager provides no load reports.",
         "Use ModularLoadManagerImpl or ExtensibleLoadManagerImpl.")
@@ -107,7 +107,7 @@ class Reason(StrEnum):
     # state
     STATE_LOST = ("state_lost", BLOCK, HELD,
         "Documents of the state store are missing or unreadable, so nothing is moved.",
-        "Run pulsar_control__<cluster> with restore or reset, then give lost orders again.")
+        "Run pulsar_control__<cluster> with restore or reset, and then repeat the lost orders.")
     STALE_PLAN = ("stale_plan", BLOCK, Trait.NONE,
         "The stored state has changed since this plan was made, or belongs to a different plan.",
         "The next run makes a new plan.")
@@ -125,10 +125,10 @@ class Reason(StrEnum):
         "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The broker's score depends on a resource that has no limit, or whose usage exceeds twice its limit.",
+        "The resource that sets the broker's score has no limit, or its usage is more than twice the limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
-        "Together, the left-out bundles carry more than a quarter of the broker's traffic.",
+        "The bundles that validation left out carry more than a quarter of the broker's traffic.",
         "See why these bundles were left out.")
     WRONG_BROKER = ("wrong_broker", QUARANTINE, Trait.NONE,
         "The broker's address returned another broker's load report.",
@@ -141,16 +141,16 @@ class Reason(StrEnum):
         "Look for two brokers with the same advertised address.")
     UNMATCHED_EXCLUSION = ("unmatched_exclusion", WARN, Trait.NONE,
         "An excluded broker is not active, or an entry of excluded_bundles matches no reported bundle.",
-        "Check the spelling: brokers as advertisedAddress:port, bundles as tenant/namespace/0x…_0x….")
+        "Check the spelling: advertisedAddress:port for a broker, tenant/namespace/0x…_0x… for a bundle.")
     SUMS_DISAGREE = ("sums_disagree", WARN, Trait.NONE,
         "A broker's traffic differs from the sum of its bundles' traffic; the broker's own value is used.",
         "Check the broker's report if this happens again.")
     SUITE_FAILED = ("suite_failed", BLOCK, Trait.NONE,
         "Validation could not evaluate an expectation.",
-        "Correct the suite or expectation in the message.")
+        "Correct the suite or expectation that the message names.")
     JUST_STARTED = ("just_started", QUARANTINE, Trait.EXPECTED,
-        "The broker has taken too few host samples, so it looks idle.",
-        "After two host samples, the broker is included.")
+        "The broker looks idle, because it has measured its host's usage fewer than twice since its start.",
+        "Wait: runs include the broker after its second measurement.")
     TWO_OWNERS = ("two_owners", QUARANTINE, Trait.NONE,
         "Two brokers report the same bundle.",
         "This is normal for one interval after a move.")
@@ -165,7 +165,7 @@ class Reason(StrEnum):
         "Upgrade the broker to Pulsar 3.0 or later; until then, use mode observe.")
     LEADER_UNREAD = ("leader_unread", HOLD, Trait.NONE,
         "The leader's configuration cannot be read, so Pulsar's own shedding may be on.",
-        "If no leader election is in progress, check the role's permissions.")
+        "If no leader election is in progress, check the permissions of the rebalancer's role.")
     BROKERS_DISAGREE = ("brokers_disagree", WARN, Trait.NONE,
         "Brokers run with different settings; the leader's settings apply.",
         "Give all brokers the same settings.")
@@ -173,7 +173,7 @@ class Reason(StrEnum):
         "Isolation policies could not be read, so no bundle may move.",
         "Check the policy in the message, and the role's permissions.")
     POLICY_UNCLEAR = ("policy_unclear", WARN, Trait.NONE,
-        "An isolation policy could not be read, or matches no active broker, so its bundles stay.",
+        "An isolation policy could not be read, or matches no active broker, so the bundles of its namespaces stay.",
         "Check the policy in the message, and the role's permissions.")
     # files
     FILE_MISSING = ("file_missing", BLOCK, Trait.NONE,
@@ -196,14 +196,14 @@ class Reason(StrEnum):
         "Correct the custom shedder, or choose another strategy.")
     NOT_RECOMMENDED = ("not_recommended", WARN, Trait.NONE,
         "Pulsar's authors or our experiments advise against a setting, or one broker has too many system bundles.",
-        "Use settings from docs/strategies.md, or compare yours in a replay; unload one of the system bundles.")
+        "Use settings from docs/strategies.md, or compare yours in a replay. With too many system bundles, unload one.")
     # counting
     COUNTED = ("counted", VERDICT, Trait.NONE,
-        "The sample counted.")
+        "The sample was counted.")
     TOO_SOON = ("too_soon", VERDICT, Trait.WAITING,
         "The brokers have not measured their load again since the last counted sample.")
     GAP = ("gap", WARN, Trait.NONE,
-        "Hits restart at zero: the last counted sample is too old, dated in the future, or from another strategy.",
+        "Hits restart at zero, because the last counted sample is too old, in the future, or from another strategy.",
         "Unless you changed the strategy, find out why runs are missing, or check the workers' clocks.")
     FORCED = ("forced", VERDICT, Trait.NONE,
         "A forced run does not wait for hits, and does not count hits.")
@@ -216,7 +216,7 @@ class Reason(StrEnum):
         "A broker has only one bundle, or a busy namespace has fewer bundles than there are brokers.",
         "Split the largest bundle, or give the namespace more bundles.")
     BALANCED = ("balanced", VERDICT, Trait.NONE,
-        "The load, or the gap between two brokers, is below its threshold.")
+        "The load, or the gap between two brokers, is below the threshold.")
     HIT_COUNT = ("hit_count", VERDICT, Trait.WAITING,
         "A threshold is reached, but not yet in enough samples.")
     COOL_DOWN = ("cool_down", VERDICT, Trait.WAITING,
@@ -228,7 +228,7 @@ class Reason(StrEnum):
         "The broker has no top bundle that the strategy may move.",
         "Check the broker's traffic, policies and excluded namespaces.")
     FIRED = ("fired", VERDICT, Trait.NONE,
-        "Bundles have to move: the threshold was reached in enough samples.")
+        "Bundles have to move, because enough samples reached the threshold.")
     BELOW_MINIMUM = ("below_minimum", VERDICT, Trait.STUCK,
         "The traffic to move is below the minimum; hits are reset.")
     NO_FITTING_BUNDLE = ("no_fitting_bundle", VERDICT, Trait.STUCK,
@@ -241,7 +241,7 @@ class Reason(StrEnum):
     MEMORY_DECIDES = ("memory_decides", VERDICT, Trait.NONE,
         "Direct memory determines the scores, so the shedder follows the rules of AvgShedder.")
     NO_PARTNER = ("no_partner", VERDICT, Trait.NONE,
-        "The broker has no partner: it is not the busiest broker, or is in the middle of an odd number of brokers.")
+        "The broker has no partner, because it is not the busiest or has the middle score of an odd number of brokers.")
     # bundles
     TAKEN = ("taken", VERDICT, Trait.NONE,
         "The bundle is moved.")
@@ -254,9 +254,9 @@ class Reason(StrEnum):
     WOULD_OVERSHOOT = ("would_overshoot", VERDICT, Trait.NONE,
         "The move would take both brokers further from the mean.")
     NOT_REACHED = ("not_reached", VERDICT, Trait.NONE,
-        "This broker or bundle was not considered: enough traffic already moves, or a cap is reached.")
+        "This broker or bundle was not considered, because enough traffic already moves or a cap is reached.")
     NO_TRAFFIC = ("no_traffic", VERDICT, Trait.NONE,
-        "The bundle carries none of the balanced traffic (msg/s or bytes/s).")
+        "The bundle carries no traffic in the unit that the strategy balances (msg/s or bytes/s).")
     RECENTLY_UNLOADED = ("recently_unloaded", VERDICT, Trait.NONE,
         "The bundle was moved within the grace period.")
     SYSTEM_NAMESPACE = ("system_namespace", VERDICT, Trait.NONE,
@@ -265,10 +265,10 @@ class Reason(StrEnum):
         "The namespace's policies could not be read.",
         "See the finding policy_unclear or policy_unreadable.")
     POLICY_FORBIDS = ("policy_forbids", VERDICT, Trait.KEPT_IN_PLACE,
-        "Policies forbid the planned broker, policies forbid all other brokers, or shed_policy_bundles is off.",
+        "Policies forbid the planned broker or allow only the current one, or shed_policy_bundles is off.",
         "To allow more brokers, change the policies.")
     ANTI_AFFINITY = ("anti_affinity", VERDICT, Trait.KEPT_IN_PLACE,
-        "The anti-affinity group is spread evenly, would be spread less evenly by the move, or has a move in this run.")
+        "The anti-affinity group is evenly spread, would be less even after the move, or has a move in this run.")
     TOO_MANY_TOPICS = ("too_many_topics", VERDICT, Trait.KEPT_IN_PLACE,
         "The planned broker exceeds max_broker_topics; other brokers are within this limit.")
     NO_DESTINATION = ("no_destination", VERDICT, Trait.KEPT_IN_PLACE,
@@ -315,7 +315,7 @@ class Reason(StrEnum):
         "The bundle's topics or the namespace's bundle bounds were not read.",
         "See the log of the task collect.")
     NO_POSITION = ("no_position", VERDICT, Trait.NONE,
-        "The bundle cannot be split: it has only one topic, or no position in its range leaves wide enough parts.",
+        "The bundle has only one topic, or the chosen positions do not cut its hash range into wide enough parts.",
         "Choose other positions or another algorithm.")
     UNEVEN_SPLIT = ("uneven_split", VERDICT, Trait.NONE,
         "A part would carry less than 10 % of the bundle's traffic, and a split is permanent.",
@@ -324,11 +324,11 @@ class Reason(StrEnum):
         "The split would give the namespace more than max_namespace_bundles bundles.",
         "Raise loadBalancerNamespaceMaximumBundles to allow more.")
     CAP_SPLITS = ("cap_splits", VERDICT, Trait.NONE,
-        "The maximum splits of the run or of the broker were reached.",
+        "The run or the broker has reached its maximum number of splits.",
         "A later run splits the bundle.")
     # splits, as carried out
     SPLIT = ("split", VERDICT, Trait.SPLIT_AS_PLANNED | Trait.SETTLED,
-        "The bundle is split at the planned positions.")
+        "The bundle was split at the planned positions.")
     RANGE_GONE = ("range_gone", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
         "The bundle no longer exists because it was split; nothing was done.",
         "The next run sees the new bundles.")
@@ -336,7 +336,7 @@ class Reason(StrEnum):
         "Somebody else split the bundle at other positions.",
         "Find out who splits bundles of the namespace.")
     NOT_SPLIT = ("not_split", VERDICT, Trait.NONE,
-        "The broker refused the split (412), or accepted it but the bounds did not change.",
+        "The broker refused the split (412), or accepted the request without changing the bundle bounds.",
         "Check the bundle's topics, supportedNamespaceBundleSplitAlgorithms and the owner's log.")
     # gate
     OPEN = ("open", VERDICT, Trait.NONE,
@@ -362,9 +362,9 @@ class Reason(StrEnum):
         "To move these bundles sooner, make a manual plan.")
     SAME_PERSON = ("same_person", VERDICT, Trait.TYPED,
         "Nobody may approve or carry out a plan that they requested (two_people).",
-        "Ask another person.")
+        "Ask another person to approve or carry out the plan.")
     NO_USER = ("no_user", VERDICT, Trait.TYPED,
-        "The plan has no known requester or approver: a task started the run, someone cleared it, or nobody signed in.",
+        "The plan has no known requester or approver: a task started or someone cleared the run, or nobody signed in.",
         "Sign in, and make or approve the plan again. Before you repeat a drain, release the broker.")
     DAG_PAUSED = ("dag_paused", VERDICT, Trait.TYPED,
         "The DAG that would carry out the plan is paused in Airflow.",
@@ -373,7 +373,7 @@ class Reason(StrEnum):
         "Part of the approved plan can no longer be carried out, so nothing was done.",
         "Wait for the next plan.")
     BREAKER_OPEN = ("breaker_open", VERDICT, HELD | Trait.ORDERED,
-        "The circuit breaker is open: many brokers are faulty, moves failed, or the score range grew.",
+        "The circuit breaker is open, because many brokers are faulty, moves failed, or the score range grew.",
         "Wait, or run pulsar_control__<cluster> with close_breaker.")
     BLACKOUT = ("blackout", VERDICT, HELD | Trait.ORDERED,
         "A blackout of the clusters file is in force.",
@@ -385,7 +385,7 @@ class Reason(StrEnum):
         "A person skipped this run.",
         "The next run may act.")
     ON_HOLD = ("on_hold", VERDICT, Trait.NONE,
-        "A validation finding has the effect hold.",
+        "A finding of validation keeps the gate closed.",
         "See the run's findings with the effect hold.")
     PLAN_TOO_OLD = ("plan_too_old", VERDICT, Trait.NONE,
         "The plan is older than max_plan_age_seconds (later waves: plus five minutes).",
@@ -434,8 +434,8 @@ class Reason(StrEnum):
         "To continue, submit the plan hash again.")
     # rolling restarts
     ROLLING = ("rolling", VERDICT, Trait.CAP | Trait.TYPED,
-        "A rolling restart is in progress: other moves and splits wait.",
-        "Wait, or run pulsar_control__<cluster> with stop_roll. If the roll's run is gone, trigger "
+        "A rolling restart is in progress, so other moves and splits wait.",
+        "Wait, or run pulsar_control__<cluster> with stop_roll. If no run continues the roll, trigger "
         "pulsar_roll__<cluster> with the roll's id as plan.")
     ROLLED = ("rolled", VERDICT, Trait.NONE,
         "The broker (or each broker of the roll) has restarted; all bundles that fit have returned.")
@@ -456,33 +456,33 @@ class Reason(StrEnum):
     MOVED = ("moved", VERDICT, Trait.ON_PLANNED_BROKER | Trait.NEW_OWNER | Trait.SETTLED,
         "The planned broker owns the bundle.")
     ALREADY_THERE = ("already_there", VERDICT, Trait.ON_PLANNED_BROKER | Trait.SETTLED,
-        "The bundle was already on its planned broker: nothing was unloaded.")
+        "The bundle was already on its planned broker, so nothing was unloaded.")
     OWNER_CHANGED = ("owner_changed", VERDICT, Trait.SETTLED,
-        "A broker other than the planned source owns the bundle: nothing was done.")
+        "A broker other than the planned source owns the bundle, so nothing was done.")
     NO_TOPIC = ("no_topic", VERDICT, Trait.SETTLED,
-        "The bundle has no loaded topic, so a lookup cannot place the bundle: nothing was done.")
+        "The bundle has no loaded topic to look up, so nothing was done.")
     DESTINATION_GONE = ("destination_gone", VERDICT, Trait.NOT_UNLOADED | Trait.SETTLED,
-        "The planned broker is no longer active: nothing was done.",
+        "The planned broker is no longer active, so nothing was done.",
         "The next run makes a new plan.")
     ASTRAY = ("astray", VERDICT, Trait.NEW_OWNER,
-        "The bundle landed on another broker, even after the retries.",
+        "Even after retries, the bundle landed on a broker other than planned.",
         "The bundle stays on that broker for the grace period. If this happens again, see the leader's log.")
     NO_LOOKUP = ("no_lookup", VERDICT, Trait.NONE,
         "The bundle was unloaded, but brokers refused to look up its topics.",
-        "Brokers refuse lookups of deleted topics. If the topics still exist, see the brokers' answer.")
+        "Brokers refuse lookups of deleted topics. If the topics still exist, see the brokers' answers.")
     UNKNOWN_OWNER = ("unknown_owner", VERDICT, Trait.RETRIED,
         "The bundle was unloaded, but no new owner was seen within the time-out.",
         "The next lookup by a client places the bundle. If this happens again, see the leader's log.")
     NOT_ATTEMPTED = ("not_attempted", VERDICT, Trait.NOT_BEGUN,
         "The run ended before the planned move was tried.")
     DESTINATION_KEPT = ("destination_kept", VERDICT, Trait.NONE,
-        "An unload reached the leader but failed. The leader may still use this destination for the bundle's next "
-        "unload (before Pulsar 4.0.10 and 4.2.1: for any bundle with the same hash range).",
+        "An unload reached the leader but failed. The leader may still use the planned destination for "
+        "the bundle's next unload (before Pulsar 4.0.10 and 4.2.1: for any bundle with the same hash range).",
         "Unload the bundle with the destination you want, or restart the leader and reset the state.")
     INTERRUPTED = ("interrupted", VERDICT, Trait.RETRIED,
-        "The task ended during the move or split, so the bundle counts as recently unloaded.")
+        "The task ended during the move or split, so later runs treat the bundle as recently unloaded.")
     UNLOAD_NOT_TRIED = ("unload_not_tried", VERDICT, Trait.NONE,
-        "An unload of the bundle failed, and no unload has been tried since.")
+        "An unload failed, and no run has tried an unload since.")
     # runs
     TASK_FAILED = ("task_failed", VERDICT, Trait.PASSING,
         "A task, move or split failed for a reason that has no code.",
@@ -503,8 +503,8 @@ _PHRASES = {
     Reason.NOT_REACHED: "not needed",
     Reason.NO_TRAFFIC: "without traffic",
     Reason.RECENTLY_UNLOADED: "moved recently",
-    Reason.DESTINATION_KEPT: "moved recently, with a destination that the leader still stores",
-    Reason.SYSTEM_NAMESPACE: "of the system",
+    Reason.DESTINATION_KEPT: "moved recently (the leader may still store a destination)",
+    Reason.SYSTEM_NAMESPACE: "in system namespaces",
     Reason.NAMESPACE_EXCLUDED: "excluded",
     Reason.BUNDLE_EXCLUDED: "excluded",
     Reason.BROKER_EXCLUDED: "excluded",
@@ -519,7 +519,7 @@ _PHRASES = {
     Reason.ANTI_AFFINITY: "kept by anti-affinity",
     Reason.TOO_MANY_TOPICS: "kept by max_broker_topics",
     Reason.NO_DESTINATION: "without a destination",
-    Reason.SAME_BROKER: "best where placed",
+    Reason.SAME_BROKER: "kept by placement",
     Reason.TO_BE_SPLIT: "split instead",
     Reason.CAP_RUN: "over the cap per run",
     Reason.CAP_BROKER: "over the cap per broker",
@@ -551,7 +551,7 @@ _PHRASES = {
 }
 
 
-def counts_text(counts: Mapping[Reason, int]) -> str:
+def reasons_text(counts: Mapping[Reason, int]) -> str:
     """Return text such as "17 did not fit, 2 excluded", the largest number first; empty without counts."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{count:,} {_PHRASES.get(reason, f'({reason}: {reason.meaning})')}" for reason, count in ordered)

@@ -10,20 +10,20 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.planning import Plan, Sources, plan
+from pulsar_rebalancer.decide.planning import Plan, ProposalSources, plan
 from pulsar_rebalancer.decide.sources import strategy
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnarBundles, Flags, LearnedColumns, MeanColumns, Roster
+from pulsar_rebalancer.replay.columns import LOADS, NOBODY, ColumnarBundles, CostColumns, Flags, MeanColumns, Roster
 from pulsar_rebalancer.replay.minute import NO_POLICIES, ColumnarBrokers, Minute
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample
-from pulsar_rebalancer.state import MIN_AGE_SHARE, SETTLED, DecisionState, HitRules, StrategyState, samples_after, young
+from pulsar_rebalancer.state import MIN_AGE_SHARE, SETTLED, DecisionState, HitRules, StrategyState, next_hit_samples
 from pulsar_rebalancer.strategies.candidates import PolicyFilter, Selector, choose_broker, overloaded_brokers
 from pulsar_rebalancer.strategies.learning import LearningResult
 from pulsar_rebalancer.strategies.placement import make_selector
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, RecentMove, used_score_by_broker
-from pulsar_rebalancer.strategies.shedders.registry import left_out, profile_of
+from pulsar_rebalancer.strategies.shedders.registry import left_out_reasons, profile_of
 
 
 @dataclass
@@ -51,18 +51,18 @@ class BundlePlacer:
     def select_broker(self, bundle: str, rate: float, topics: int, registered_brokers: Collection[str]) -> str | None:
         """Return the broker for a bundle with this long-term rate (msg/s); None if none may own it."""
         self.was_used = True
-        chosen = self._choose_broker(bundle, self._policy_filter.candidate_brokers(bundle), registered_brokers)
-        if chosen in self._overloaded_brokers:
-            chosen = self._choose_broker(bundle, self._policy_filter.policy_set(bundle), registered_brokers) or chosen
-        if chosen is not None:
+        best = self._choose_broker(bundle, self._policy_filter.candidate_brokers(bundle), registered_brokers)
+        if best in self._overloaded_brokers:
+            best = self._choose_broker(bundle, self._policy_filter.allowed_brokers(bundle), registered_brokers) or best
+        if best is not None:
             placed = BundleSample("", bundle, topics=topics, long_term_msg_rate=rate)
-            self.broker_selector.add_placed(placed, chosen)
-            self._policy_filter.add_placed(placed, chosen)
-        return chosen
+            self.broker_selector.add_placement(placed, best)
+            self._policy_filter.add_placement(placed, best)
+        return best
 
     def _choose_broker(self, bundle: str, candidates: Iterable[str], registered_brokers: Collection[str]) -> str | None:
         there = [name for name in candidates if name in registered_brokers]
-        return choose_broker(self.seed, bundle, self.broker_selector.eligible(bundle, there))
+        return choose_broker(self.seed, bundle, self.broker_selector.eligible_brokers(bundle, there))
 
 
 MINUTE_SECONDS = 60.0
@@ -105,7 +105,7 @@ class Balancer:
         self._keeps_means = means is None
         self._stays = dict(stay_reasons or {})
         self._hits = DecisionState()
-        self._learned = LearnedColumns(roster) if profile_of(settings).learns else None
+        self._learned = CostColumns(roster) if profile_of(settings).learns else None
         self._moved: dict[int, int] = {}
         self._recent: dict[str, tuple[str, str, int]] = {}
         self._unloaded_brokers: dict[str, int] = {}
@@ -117,7 +117,7 @@ class Balancer:
 
     def choose_moves(self, minute: Minute) -> list[IndexedMove]:
         self._store_placement_state()
-        seen = minute.is_reported
+        seen = minute.reported_bundles
         if self._keeps_means:
             self._means.update(seen, minute.bundle_loads)
         grace = self._settings.grace_period_minutes * MINUTE_SECONDS
@@ -139,7 +139,7 @@ class Balancer:
             )
         columns = self._bundle_columns(minute, seen, learning.learned.persistence)
         sample = ClusterSample(brokers, columns, self._settings, counting=counting, learning=learning)
-        decision = self._plan_sample(minute, brokers, sample)
+        decision = self._make_plan(minute, brokers, sample)
         moves = [move for move in decision.moves if move.is_taken]
         takes = {pair.pair: pair.destination for pair in decision.decisions}
         self._placing = BundlePlacer(sample, self._state, self._seed_of_minute(minute), minute.policies)
@@ -164,7 +164,7 @@ class Balancer:
         chosen = self._placing.select_broker(name, float(self._means.long_term_msg_rate[bundle]), topics, names)
         return None if chosen is None else self._roster.broker_at[chosen]
 
-    def _plan_sample(self, minute: Minute, brokers: ColumnarBrokers, sample: ClusterSample) -> Plan:
+    def _make_plan(self, minute: Minute, brokers: ColumnarBrokers, sample: ClusterSample) -> Plan:
         counting = sample.counting
         given = strategy.StrategyInput(
             self._settings,
@@ -179,13 +179,13 @@ class Balancer:
             # A shedder that learns looks at the other pairs as well.
             may_omit_decisions=self._learned is None,
         )
-        sources = Sources(strategy=lambda traffic: strategy.strategy_proposal(given, traffic))
+        sources = ProposalSources(strategy=lambda traffic: strategy.strategy_proposal(given, traffic))
         decision = plan(sources, self._settings, minute.policies, brokers)
         self._state = decision.strategy_state or self._state
         if self._may_repeat_values:
             used = {**decision.used_scores, **used_score_by_broker(decision.decisions, counting)}
             # The values that gave a hit.
-            after = samples_after(self._hits, counting, used, minute.time)
+            after = next_hit_samples(self._hits, counting, used, minute.time)
             self._hits = self._hits.model_copy(update={"samples": after})
         return decision
 
@@ -198,7 +198,7 @@ class Balancer:
         names, at = self._roster.brokers, self._roster.broker_at
         silent = np.flatnonzero(minute.broker_loads.registered & ~minute.broker_loads.is_reported).tolist()
         if silent != self._silent or minute.policies is not self._policies:
-            reasons = left_out(self._settings, minute.policies, quarantined=(names[i] for i in silent))
+            reasons = left_out_reasons(self._settings, minute.policies, quarantined=(names[i] for i in silent))
             self._reasons = {at[name]: reason for name, reason in reasons.items() if name in at}
             self._silent = silent
         return self._reasons
@@ -218,7 +218,7 @@ class Balancer:
     def _hit_rules(self, minute: Minute) -> HitRules:
         if not self._may_repeat_values:
             return minute.hit_rules
-        return replace(minute.hit_rules, samples=young(self._hits, self._settings, minute.time))
+        return replace(minute.hit_rules, samples=self._hits.recent_hit_values(self._settings, minute.time))
 
     def _destination_number(self, move: CandidateMove) -> int:
         if move.destination is None:
@@ -233,7 +233,7 @@ class Balancer:
         reasons = dict.fromkeys(self._moved, Reason.RECENTLY_UNLOADED) | self._stays | dict(minute.stay_reasons)
         self._topics = minute.bundle_loads[-1]
         owner = np.where(reported, minute.owner, NOBODY)
-        loads = self._learned.costs.loads(persistence) if self._learned else None
+        loads = self._learned.costs.expected_loads(persistence) if self._learned else None
         return ColumnarBundles(self._roster, owner, minute.bundle_loads, self._means, reasons, self._kind, loads)
 
     def _empty_sample(self) -> ClusterSample:

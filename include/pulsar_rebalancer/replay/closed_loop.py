@@ -29,7 +29,7 @@ from pulsar_rebalancer.run.tables import RESOURCES
 from pulsar_rebalancer.state import HitRules
 from pulsar_rebalancer.strategies.sample import COUNTED
 from pulsar_rebalancer.strategies.scoring import weighted_usages
-from pulsar_rebalancer.strategies.shedders.registry import left_out
+from pulsar_rebalancer.strategies.shedders.registry import left_out_reasons
 from pulsar_rebalancer.texts import error_line
 
 _MAX_PROGRESS_REPORTS = 20
@@ -75,10 +75,10 @@ def replay(
     minutes = recording.minutes(first_minute, last_minute)
     costs = _message_costs(recording, minutes) if len(minutes) >= MIN_LEARNING_SAMPLES else None
     for number, sample in enumerate(recording.samples(minutes)):
-        means.update(sample.is_present, sample.loads, np.append(sample.left_out, sample.repeated))
-        compared = _is_compared(sample, judging_settings, recording.roster)
+        means.update(sample.present_bundles, sample.loads, np.append(sample.left_out, sample.repeated))
+        compared = _compared_brokers(sample, judging_settings, recording.roster)
         if recorded is not None and sample.minute >= moves_from:
-            recorded.step(sample, _compared_scores(sample.brokers, compared, judging_settings))
+            recorded.add_sample(sample, _compared_scores(sample.brokers, compared, judging_settings))
         flows = sample.bundle_flows(costs)
         for replica in replicas:
             replica.replay_sample(sample, flows, compared)
@@ -104,7 +104,7 @@ class _ReplayedVariant:
         self._keeps_moves = variant.is_current
         self._balancer = Balancer(roster, settings, seed, means, _stay_reason_by_bundle(roster, settings))
         self._owner = np.full(len(roster.bundles), NOBODY)
-        self._averages = _Averages(settings)
+        self._averages = _BrokerAverages(settings)
         self._judged_by = settings_of_scores
         self._moves_from = moves_from
         self._shortest = settings.interval_seconds / 2
@@ -124,7 +124,7 @@ class _ReplayedVariant:
 
     def _decide_and_move(self, sample: RecordedSample, flows: Floats, is_compared: Flags) -> None:
         if sample.minute < self._moves_from:
-            self._owner = np.where(sample.is_present, sample.owner, self._owner)
+            self._owner = np.where(sample.present_bundles, sample.owner, self._owner)
             all_stay = dict.fromkeys(range(len(self._owner)), Reason.OBSERVE)
             self._balancer.choose_moves(replace(self._minute_of_sample(sample, flows), stay_reasons=all_stay))
             return
@@ -157,7 +157,7 @@ class _ReplayedVariant:
             self._owner[sample.new_bundles] = np.where(inherited == NOBODY, sample.owner[sample.new_bundles], inherited)
             # A new bundle on a restarted broker came after the restart, unless it is a part of an earlier bundle there.
             away[sample.new_bundles] = restarted[inherited] & (inherited != NOBODY)
-        lost = np.flatnonzero(sample.is_present & (~registered[self._owner] | away))
+        lost = np.flatnonzero(sample.present_bundles & (~registered[self._owner] | away))
         if not len(lost):
             return
         # While a broker was away, other brokers took over its bundles.
@@ -168,11 +168,11 @@ class _ReplayedVariant:
         self.outcome.placed_count += len(lost)
 
     def _minute_of_sample(self, sample: RecordedSample, flows: Floats) -> Minute:
-        owner = np.where(sample.is_present, self._owner, NOBODY)
+        owner = np.where(sample.present_bundles, self._owner, NOBODY)
         elsewhere = np.flatnonzero(owner != sample.owner)
         brokers = sample.brokers
         if len(elsewhere):
-            change = _load_moved_by_broker(sample, flows, elsewhere, owner[elsewhere])
+            change = _load_change_by_broker(sample, flows, elsewhere, owner[elsewhere])
             usage = brokers.usage.copy()
             usage[list(CARRIED)] = np.maximum(usage[list(CARRIED)] + change[: len(CARRIED)], 0)
             traffic = np.maximum(brokers.traffic + change[len(CARRIED) :], 0)
@@ -206,7 +206,7 @@ def _message_costs(recording: Recording, minutes: Sequence[int]) -> Floats:
     used = minutes[:: min(len(minutes) // (2 * _BLOCK), len(minutes) * bundles // _MOST_RATES + 1)]
     (scores, squares), found = np.zeros((2, len(used) // _BLOCK, brokers)), []
     for number, sample in enumerate(recording.samples(used[: len(scores) * _BLOCK])):
-        row, owned = number // _BLOCK, np.flatnonzero(sample.is_present)
+        row, owned = number // _BLOCK, np.flatnonzero(sample.present_bundles)
         rates = sample.loads[_MESSAGES].sum(axis=0)[owned] / _BLOCK
         found.append((row * brokers + sample.owner[owned], owned, rates))
         score = np.where(sample.brokers.registered, sample.brokers.percents[CARRIED[0]], np.nan)
@@ -259,7 +259,7 @@ def _solve_linear_system(matrix_product: Callable[[Floats], Floats], target: Flo
     return found
 
 
-class _Averages:
+class _BrokerAverages:
     """The brokers' averages under a variant: recorded plus an average (BrokerLoadData) of the changes."""
 
     def __init__(self, settings: Settings) -> None:
@@ -270,19 +270,20 @@ class _Averages:
         recorded = sample.brokers
         if recorded.averages is None:
             return brokers
-        history, change = self._settings.history_percentage, self._new_averages(brokers) - self._new_averages(recorded)
+        history = self._settings.history_percentage
+        change = self._usage_and_throughput(brokers) - self._usage_and_throughput(recorded)
         # A broker that comes back starts from zero.
         self._offset = (self._offset * history + (1 - history) * change) * (recorded.registered & ~sample.has_restarted)
         return replace(brokers, averages=np.maximum(recorded.averages + self._offset, 0))
 
-    def _new_averages(self, brokers: BrokerLoads) -> Floats:
+    def _usage_and_throughput(self, brokers: BrokerLoads) -> Floats:
         usage = weighted_usages(brokers.percents, RESOURCES, self._settings, RESOURCES)
         return np.stack([usage, brokers.traffic[_THROUGHPUT].sum(axis=0)])
 
 
-def _is_compared(sample: RecordedSample, settings: Settings, roster: Roster) -> Flags:
+def _compared_brokers(sample: RecordedSample, settings: Settings, roster: Roster) -> Flags:
     compared = sample.brokers.registered & sample.brokers.is_reported
-    left = left_out(settings, sample.policies)
+    left = left_out_reasons(settings, sample.policies)
     compared[[roster.broker_at[name] for name in left if name in roster.broker_at]] = False
     return np.asarray(compared)
 
@@ -298,7 +299,7 @@ def _stay_reason_by_bundle(roster: Roster, settings: Settings) -> dict[int, Reas
     return {number: Reason(reasons[number].as_py()) for number in at}
 
 
-def _load_moved_by_broker(sample: RecordedSample, flows: Floats, moved_bundles: Ints, brokers: Ints) -> Floats:
+def _load_change_by_broker(sample: RecordedSample, flows: Floats, moved_bundles: Ints, brokers: Ints) -> Floats:
     """Return how moved bundles change the load: a row per flow, a column per broker."""
     count, came_from = len(sample.brokers.registered), sample.owner[moved_bundles]
     return np.array(

@@ -16,10 +16,10 @@ from pulsar_rebalancer.names import is_heartbeat, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import LONG_TERM_SAMPLES, MAX_SAMPLES, Bundles, BundleSample, mean_with_sample
 from pulsar_rebalancer.run.tables import TRAFFIC, BrokerSample
-from pulsar_rebalancer.state import Learned
-from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, Correction, LearningResult, learn
+from pulsar_rebalancer.state import LearnedValues
+from pulsar_rebalancer.strategies.learning import BundleCosts, BundleSums, CostCorrection, LearningResult, learn
 from pulsar_rebalancer.strategies.sample import RecentMove
-from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, learned_before, measure_of
+from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS, learned_before_sample, measure_of
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -126,7 +126,7 @@ class ColumnarBundles(Bundles):
         may_move[list(self._reasons)] = False
         return {self._roster.brokers[number] for number in np.unique(self._owner[may_move]).tolist()}
 
-    def reason_by_broker_and_bundle(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
+    def stay_reasons_of_bundles(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
         roster = self._roster
         numbers = [number for name in names if (number := roster.bundle_at.get(name)) is not None]
         owners = zip(numbers, self._owner[numbers].tolist(), strict=True) if numbers else ()
@@ -180,7 +180,7 @@ class ColumnarBundles(Bundles):
         return list(map(BundleSample, *(filled[name] for name in BundleSample._fields)))
 
 
-class LearnedColumns:
+class CostColumns:
     """Averages and costs of all bundles, by the roster's positions."""
 
     def __init__(self, roster: Roster) -> None:
@@ -190,7 +190,7 @@ class LearnedColumns:
 
     def learn_from_sample(
         self,
-        learned: Learned,
+        learned: LearnedValues,
         owner: Ints,
         load: Floats,
         *,
@@ -208,7 +208,7 @@ class LearnedColumns:
             load: the bundles' load; the first rows are `run.tables.TRAFFIC`.
             is_counted: False to return what is learned only if nothing was known.
         """
-        learned = learned_before(learned, brokers, settings, is_counted=is_counted)
+        learned = learned_before_sample(learned, brokers, settings, is_counted=is_counted)
         known = self.costs if learned.samples else BundleCosts.all_unknown(len(owner))
         measure = measure_of(learned.bottleneck)
         inward, outward = (load[TRAFFIC.index(f"{measure}_{way}")] for way in ("in", "out"))
@@ -220,9 +220,9 @@ class LearnedColumns:
             return LearningResult(learned, sums)
         self._counted_at = minute if is_counted else self._counted_at
         learning = learn(learned, brokers, sums, recent_moves, settings, minutes)
-        of_broker = [learning.correction_by_broker.get(name, Correction()) for name in self._roster.brokers]
+        of_broker = [learning.correction_by_broker.get(name, CostCorrection()) for name in self._roster.brokers]
         # The last row is that of NOBODY.
-        gain, shrink = np.array([*of_broker, Correction()])[owner].T
+        gain, shrink = np.array([*of_broker, CostCorrection()])[owner].T
         self.costs = self.costs.with_correction(change, gain, shrink)
         return learning
 

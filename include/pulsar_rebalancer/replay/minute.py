@@ -79,7 +79,7 @@ class Minute:
         return datetime.fromtimestamp(60 * self.number, UTC)
 
     @property
-    def is_reported(self) -> Flags:
+    def reported_bundles(self) -> Flags:
         return np.asarray(self.broker_loads.is_reported[self.owner] & (self.owner != NOBODY))
 
 
@@ -117,14 +117,14 @@ class ColumnarBrokers(Brokers):
         self._reasons = {i: reason for i, reason in left_out.items() if minute.broker_loads.registered[i]}
 
     @cached_property
-    def _compared(self) -> Ints:
+    def _compared_indices(self) -> Ints:
         compared = self._minute.broker_loads.registered.copy()
         compared[list(self._reasons)] = False
         return self._roster.by_name[compared[self._roster.by_name]]
 
     @cached_property
     def _compared_names(self) -> list[str]:
-        return [self._roster.brokers[i] for i in self._compared.tolist()]
+        return [self._roster.brokers[i] for i in self._compared_indices.tolist()]
 
     @cached_property
     def names(self) -> Collection[str]:
@@ -139,11 +139,12 @@ class ColumnarBrokers(Brokers):
 
     @cached_property
     def _usage_by_broker(self) -> dict[str, float]:
-        return dict(zip(self._compared_names, self._weighted_usages(SCORED)[self._compared].tolist(), strict=True))
+        usages = self._weighted_usages(SCORED)[self._compared_indices]
+        return dict(zip(self._compared_names, usages.tolist(), strict=True))
 
     def traffic_by_broker(self, measure: Measure) -> Mapping[str, float]:
         rows = [TRAFFIC.index(f"{measure}_{way}") for way in ("in", "out")]
-        inward, outward = self._minute.broker_loads.traffic[rows][:, self._compared]
+        inward, outward = self._minute.broker_loads.traffic[rows][:, self._compared_indices]
         return dict(zip(self._compared_names, (inward + outward).tolist(), strict=True))
 
     @cached_property

@@ -25,19 +25,19 @@ _MAX_SHOWN = 10
 
 
 class KeptSample(NamedTuple):
-    """One stored sample; brokers and bundles are given by their numbers in `Index`.
+    """One stored sample; brokers and bundles are given by their numbers in `RecordingIndex`.
 
     Attributes:
         usage, limits: a row for each of `RESOURCES`, NaN where nothing was measured.
         traffic, loads: the brokers' and the bundles' load, a row for each of `LOADS`.
         averages: brokers' moving averages of load (1 is 100 %) and throughput (bytes/s); NaN if missing.
-        version_numbers: the number of each broker's version in `Index`; an unknown version is an empty string.
+        version_numbers: the number of each broker's version in the index; an unknown version is an empty string.
         report_age_s: age of each load report in seconds.
         started_at_s: when the broker's process started, in seconds since 1970; NaN where unknown.
         is_reported: True for each broker that has a load report and was not left out.
         bundles: reported bundles, each once.
         left_out: True for each bundle that validation left out.
-        policies_number: the number of the sample's policies in `Index`, as an array of one item.
+        policies_number: the number of the sample's policies in the index, as an array of one item.
     """
 
     broker_numbers: Ints
@@ -112,9 +112,9 @@ class Coverage(BaseModel):
     def sentence(self) -> str:
         share = self.samples / self.expected if self.expected else 1.0
         words = [f"{self.samples:,} of {number_of(self.expected, 'sample')} ({share:.1%})"]
-        words += [f"from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"]
+        words[0] += f" from {self.first:%Y-%m-%d %H:%M} to {self.last:%Y-%m-%d %H:%M} UTC"
         if self.gaps:
-            words.append(f"{number_of(self.gaps, 'gap')}, the longest {number_of(self.longest_gap_minutes, 'minute')}")
+            words.append(f"{number_of(self.gaps, 'gap')} (longest: {number_of(self.longest_gap_minutes, 'minute')})")
         if self.blocked:
             words.append(f"excluding {number_of(self.blocked, 'sample')} that validation blocked")
         if self.repeated:
@@ -123,7 +123,7 @@ class Coverage(BaseModel):
             words.append(f"{number_of(self.unreadable_count, 'file')} could not be read")
         if self.minutes < MINUTES_PER_DAY:
             words.append(f"daily values are extrapolated from {self.minutes / 60:.1f} hours")
-        return ", ".join(words)
+        return "; ".join(words)
 
     @property
     def notes(self) -> list[str]:
@@ -131,12 +131,12 @@ class Coverage(BaseModel):
         if not self.repeated:
             return []
         return [
-            "runs were less than a minute apart, but a replay counts at most one hit a minute: a variant may take "
+            "runs were less than a minute apart, but a replay counts at most one hit a minute, so a variant may take "
             "longer than the recorded runs to reach the same number of hits"
         ]
 
 
-class Index(VersionedDocument):
+class RecordingIndex(VersionedDocument):
     """The index of a recording's files; `places` holds file number, byte offset and length by sample."""
 
     FILE: ClassVar[str] = "index.json"
@@ -186,7 +186,7 @@ class NumberedNames:
 
 
 @dataclass
-class Writer:
+class SampleWriter:
     folder: StoragePath
     brokers: NumberedNames = field(default_factory=NumberedNames)
     bundles: NumberedNames = field(default_factory=NumberedNames)
@@ -214,10 +214,10 @@ class Writer:
         (self.folder / str(self._file_number)).write_bytes(bytes(self._unwritten_bytes))
         self._file_number, self._unwritten_bytes = self._file_number + 1, bytearray()
 
-    def finish(self, coverage: Coverage) -> Index:
+    def finish(self, coverage: Coverage) -> RecordingIndex:
         self._write_sample_file()
         minutes = sorted(self.places)
-        index = Index(
+        index = RecordingIndex(
             brokers=self.brokers.names,
             bundles=self.bundles.names,
             minutes=tuple(minutes),

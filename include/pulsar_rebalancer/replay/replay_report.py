@@ -42,7 +42,7 @@ _GAP_INTERVALS = 3
 """A chart's line has a gap where two points are further apart than this number of median intervals."""
 _HEADERS = (
     *("bundles moved", "events", "unloads a day", "events a day", "disturbed a day, MiB/s"),
-    *("range, mean", "95th percentile", "largest", "std", "above 80 %", "lost a broker"),
+    *("mean range", "95th percentile of range", "largest range", "score std", "time above 80 %", "lost bundles"),
 )
 _MIB = 1 << 20
 
@@ -59,9 +59,9 @@ def report_html(
     ordered = sorted(metrics_rows, key=lambda variant: (variant.unloads_per_day, variant.range_mean))
     coverage = result.coverage
     recorded = metrics_of(outcomes[RECORDING], coverage.minutes)
-    notes = [*coverage.notes, *coverage.unreadable, *(f"left out: {why}" for why in result.left_out)]
+    notes = [*coverage.notes, *coverage.unreadable, *(f"combination left out: {why}" for why in result.left_out)]
     more = result.left_out_count - len(result.left_out)
-    notes += [f"left out: {more} more"] if more else []
+    notes += [f"{number_of(more, 'more combination')} left out"] if more else []
     parts = [
         f"<h1>What-if replay of cluster {escape(request.cluster)}</h1>",
         f"<p>Replayed: {escape(coverage.sentence)}. {number_of(result.variants, 'variant')} in {result.seconds:.0f} s"
@@ -74,16 +74,16 @@ def report_html(
         _agreement_section(result, recorded, outcomes[CURRENT_VARIANT]),
         _time_chart([outcomes[name] for name in dict.fromkeys((RECORDING, CURRENT_VARIANT, result.picked))]),
         "<h2>Unloads against range</h2>",
-        "<p class=quiet>Each point is a variant with its number from the table. Further left, "
+        "<p class=quiet>Each point is a variant, with the number that it has in the table. Further to the left, "
         "fewer bundles move; further down, scores are closer together. The line joins the "
-        "variants that no other variant beats in both ways.</p>",
+        "variants that no other variant beats in both unloads and range.</p>",
         _scatter_chart(ordered, result, recorded),
         "<h2>Variants</h2>",
         _variants_table(ordered, result, {variant.name: variant for variant in variants}),
-        _failed_list(failed_variants),
-        "<p class=quiet>Range: largest minus smallest score of the brokers, points. Scores use the resource weights of "
-        "the current settings. Disturbed: total throughput of the bundles when they moved. Simplifications: see "
-        "docs/replay.md.</p>",
+        _failed_variants_list(failed_variants),
+        "<p class=quiet>Events: samples after which bundles move. Disturbed: throughput of the moved bundles just "
+        "before their moves. Range: largest minus smallest broker score, in points; scores use the resource weights "
+        "of the current settings. For the simplifications of a replay, see docs/replay.md.</p>",
     ]
     head = (
         '<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">'
@@ -116,7 +116,7 @@ def _scrollable_table(label: str, headers: Sequence[str], rows: str) -> str:
     return f'<div class=wide tabindex=0 role=group aria-label="{label}">{table}</div>'
 
 
-def _failed_list(failed_variants: Sequence[FailedVariant]) -> str:
+def _failed_variants_list(failed_variants: Sequence[FailedVariant]) -> str:
     if not failed_variants:
         return ""
     rows = "".join(f"<li>{escape(failure.sentence)}</li>" for failure in failed_variants)
@@ -144,10 +144,10 @@ def _agreement_section(answer: ReplayResult, recorded_row: Metrics, current_outc
         f"<tr><td class=name>{name}</td>{''.join(f'<td>{cell}</td>' for cell in _metric_cells(row))}</tr>"
         for name, row in rows.items()
     )
-    result = "The current settings failed." if answer.agreement is None else f"{answer.agreement.sentence}."
+    result = f"{answer.agreement.sentence}." if answer.agreement else "The replay of the current settings failed."
     return (
         f"<p>{result}</p>{_scrollable_table('Recording and replay', ('values', *_HEADERS), lines)}"
-        "<p class=quiet>As recorded: a bundle counts if its broker has changed since the previous sample. "
+        "<p class=quiet>In the recording, a bundle has moved if its broker differs from that of the previous sample. "
         "Lost: bundles whose broker was gone, had restarted or did not report. Recording and replay can agree only if "
         "the cluster was balanced with the current settings.</p>"
     )
@@ -191,7 +191,7 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
     for outcome in (outcome for outcome in outcomes if outcome.failed is None and len(minutes)):
         label, colour = kinds.get(outcome.variant, ("picked", _PICKED))
         largest = np.maximum.reduceat(np.array(outcome.score_ranges), starts)
-        ranges.plot(*_with_gaps(minutes[starts], largest), color=colour, linewidth=1, label=label)
+        ranges.plot(*_insert_gaps(minutes[starts], largest), color=colour, linewidth=1, label=label)
         if outcome.variant in kinds:
             at = np.array([minutes[0], *outcome.moved_at, minutes[-1]])
             so_far = np.minimum(np.arange(len(at)), len(at) - 2)
@@ -207,7 +207,7 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
     return svg(figure, "time", "Range and unloads over time, as recorded and replayed.")
 
 
-def _with_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
+def _insert_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:
     apart = np.diff(minutes)
     gaps = np.flatnonzero(apart > _GAP_INTERVALS * np.median(apart)) + 1 if len(apart) else apart
     return _times_of(np.insert(minutes, gaps, minutes[gaps])), np.insert(values, gaps, np.nan)

@@ -60,10 +60,10 @@ def print_line(line: str) -> None:
 
 def progress_writer(folder: StoragePath, part_number: int) -> Callable[[float], None]:
     """Return a function that stores the completed fraction of a part, 0 to 1."""
-    return partial(_write_share, folder / _PROGRESS_FOLDER / str(part_number))
+    return partial(_write_progress, folder / _PROGRESS_FOLDER / str(part_number))
 
 
-def _write_share(file: StoragePath, share: float) -> None:
+def _write_progress(file: StoragePath, share: float) -> None:
     file.write_bytes(f"{share:.3f}".encode())
 
 
@@ -87,7 +87,7 @@ class Progress:
         before = -1
         while not self._over.wait(_SECONDS_BETWEEN_LINES):
             try:
-                shares = [float((folder / name).read_bytes()) for folder in self._folders for name in folder.names()]
+                shares = [float((work / name).read_bytes()) for work in self._folders for name in work.entry_names()]
             except (RebalancerError, ValueError):
                 continue
             percent = int(100 * sum(shares) / self._parts)
@@ -125,7 +125,7 @@ def prepare(root: str, folder: StoragePath) -> PreparedReplay:
     except BaseException:
         work.delete()
         raise
-    said = [f"{number_of(len(variants.variants), 'variant')}, {recording.coverage.sentence}", *recording.coverage.notes]
+    said = [f"{number_of(len(variants.variants), 'variant')}; {recording.coverage.sentence}", *recording.coverage.notes]
     if variants.left_out_texts:
         said.append(f"{number_of(len(variants.left_out_texts), 'contradictory combination')} left out")
     names = recording.roster
@@ -135,7 +135,7 @@ def prepare(root: str, folder: StoragePath) -> PreparedReplay:
     return PreparedReplay(folder, work, request, recording, variants)
 
 
-class Part(NamedTuple):
+class ReplayPart(NamedTuple):
     """Part of a replay: some of its variants over one period."""
 
     work: str
@@ -145,17 +145,17 @@ class Part(NamedTuple):
     period: Period
 
 
-def parts_of(prepared: PreparedReplay, min_count: int) -> list[Part]:
+def parts_of(prepared: PreparedReplay, min_count: int) -> list[ReplayPart]:
     """Return the parts of a replay, at least `min_count` of them if there are enough variants and periods."""
     request, variants = prepared.request, prepared.variants.variants
     apart = continuous_periods(prepared.recording, days_apart=request.days_apart)
     groups = min(len(variants), max(1, math.ceil(min_count / len(apart))))
     # Neighbours differ in one value, so dealing them out in turn gives each group some of every strategy.
     work = [(stretch, variants[group::groups]) for stretch in apart for group in range(groups)]
-    return [Part(prepared.work.uri, number, dealt, request, stretch) for number, (stretch, dealt) in enumerate(work)]
+    return [ReplayPart(prepared.work.uri, number, dealt, request, span) for number, (span, dealt) in enumerate(work)]
 
 
-def replay_part(part: Part) -> list[VariantOutcome] | str:
+def replay_part(part: ReplayPart) -> list[VariantOutcome] | str:
     """Return the outcomes of a part's variants, or the error message: raising would end the other replays."""
     folder, request = StoragePath(part.work), part.request
     try:
@@ -213,7 +213,7 @@ def write_results(prepared_replay: PreparedReplay, outcomes: Mapping[str, Varian
         print_line(f"{request.cluster}: {answer.agreement.sentence}")
     picked = next(row for row in compared if row.variant == answer.picked)
     print_line(
-        f"{request.cluster}: {answer.picked} is picked: {picked.unloads_per_day:.1f} unloads a day "
+        f"{request.cluster}: picked variant {answer.picked!r}: {picked.unloads_per_day:.1f} unloads a day "
         f"({picked.moved:,} in all), mean range {picked.range_mean:.1f}; "
         f"{number_of(len(answer.front), 'variant')} on the Pareto front; the replay took {seconds:.1f} s"
     )

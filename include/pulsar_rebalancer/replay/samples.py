@@ -13,7 +13,7 @@ from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import range_of
 from pulsar_rebalancer.replay.columns import LOADS, NOBODY, Flags, Floats, Ints, Roster
 from pulsar_rebalancer.replay.minute import BrokerLoads
-from pulsar_rebalancer.replay.recording import Coverage, Index, KeptSample
+from pulsar_rebalancer.replay.recording import Coverage, KeptSample, RecordingIndex
 from pulsar_rebalancer.run.tables import AVERAGES, RESOURCES
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -51,7 +51,7 @@ class RecordedSample:
     reserved_by: Mapping[int, str]
 
     @cached_property
-    def is_present(self) -> Flags:
+    def present_bundles(self) -> Flags:
         return np.asarray(self.owner != NOBODY)
 
     def bundle_flows(self, costs: Floats | None = None) -> Floats:
@@ -63,7 +63,7 @@ class RecordedSample:
         Args:
             costs: percent of a core per msg/s, by bundle: bundles use that much CPU, unless their broker used less.
         """
-        owned = np.flatnonzero(self.is_present)
+        owned = np.flatnonzero(self.present_bundles)
         brokers = self.owner[owned]
         flows = np.zeros((len(CARRIED) + len(LOADS), len(self.owner)))
         flows[len(CARRIED) :] = self.loads
@@ -82,7 +82,7 @@ class Recording:
     """A cluster's recorded samples, read file by file; `roster` has the sorted names of brokers and bundles."""
 
     folder: StoragePath
-    index: Index
+    index: RecordingIndex
     roster: Roster = field(init=False)
 
     def __post_init__(self) -> None:
@@ -91,14 +91,14 @@ class Recording:
     @classmethod
     def read(cls, folder: StoragePath) -> Self:
         """Read a recording's index. Raises SnapshotError `file_missing`, `file_damaged`."""
-        return cls(folder, Index.read(folder))
+        return cls(folder, RecordingIndex.read(folder))
 
     @property
     def coverage(self) -> Coverage:
         return self.index.coverage
 
     @cached_property
-    def reserved_by(self) -> list[dict[int, str]]:
+    def reserving_policies(self) -> list[dict[int, str]]:
         return [
             {i: name for i, broker in enumerate(self.roster.brokers) if (name := policies.reserving_policy(broker))}
             for policies in self.index.policies
@@ -119,7 +119,7 @@ class Recording:
         read = lru_cache(maxsize=2)(lambda number: (self.folder / str(number)).read_bytes())
         for minute in minutes:
             file, start, length = place_of[minute]
-            yield assembler.add(minute, KeptSample.from_bytes(read(file)[start : start + length]))
+            yield assembler.assemble_sample(minute, KeptSample.from_bytes(read(file)[start : start + length]))
 
 
 class _SampleAssembler:
@@ -142,7 +142,7 @@ class _SampleAssembler:
         self._seen = np.zeros(bundles, dtype=bool)
         self._ranges: dict[int, tuple[Ints, Ints, Ints]] = {}
 
-    def add(self, minute: int, snapshot: KeptSample) -> RecordedSample:
+    def assemble_sample(self, minute: int, snapshot: KeptSample) -> RecordedSample:
         restarted, brokers = self._restarted_brokers(snapshot), self._broker_loads(snapshot)
         owner, carried, repeated = self._bundle_loads(snapshot, brokers.registered & ~brokers.is_reported)
         born = np.flatnonzero((owner != NOBODY) & ~self._seen)
@@ -151,7 +151,7 @@ class _SampleAssembler:
         self._owner, self._carried = owner, carried
         left_out = self._bundle_at[snapshot.bundles[snapshot.left_out]]
         number = int(snapshot.policies_number[0])
-        policies, reserved = self._recording.index.policies[number], self._recording.reserved_by[number]
+        policies, reserved = self._recording.index.policies[number], self._recording.reserving_policies[number]
         return RecordedSample(
             minute, brokers, restarted, owner, carried, born, parents, repeated, left_out, policies, reserved
         )

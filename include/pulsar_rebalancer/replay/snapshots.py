@@ -18,8 +18,8 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.reasons import Effect, Reason
 from pulsar_rebalancer.replay.columns import LOADS, Floats, Ints
-from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, Index, KeptSample, Writer, coverage_of, minute_of
-from pulsar_rebalancer.run.compacted_tables import RUNS, encoded_batches, read_day, read_run, table_file
+from pulsar_rebalancer.replay.recording import OF_BROKERS, OF_BUNDLES, KeptSample, SampleWriter, coverage_of, minute_of
+from pulsar_rebalancer.run.compacted_tables import RUNS, encoded_batches, read_day_table, read_run_table, table_file
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.run.tables import AVERAGES, LARGEST, RESOURCES, TRAFFIC
@@ -29,7 +29,7 @@ from pulsar_rebalancer.storage.path import StoragePath, json_document
 _Document = TypeVar("_Document")
 
 
-def record(storage: ClusterStorage, settings: Settings, start: datetime, end: datetime, folder: StoragePath) -> Index:
+def record(storage: ClusterStorage, settings: Settings, start: datetime, end: datetime, folder: StoragePath) -> None:
     """Make a recording from the samples that runs collected between two times.
 
     If a minute has several samples, the last one counts. The settings' interval determines the expected
@@ -37,7 +37,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
 
     Raises SnapshotError `file_missing` if the period has no readable sample.
     """
-    writer = Writer(folder)
+    writer = SampleWriter(folder)
     reader = _RunReader(storage, writer)
     repeated = blocked = 0
     day = start.astimezone(UTC).date()
@@ -56,7 +56,7 @@ def record(storage: ClusterStorage, settings: Settings, start: datetime, end: da
             Reason.FILE_MISSING,
             f"{storage.base.uri} has no sample from {start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC{why}",
         )
-    return writer.finish(
+    writer.finish(
         coverage_of(writer.places, start, end, settings, reader.unreadable, repeat_count=repeated, block_count=blocked)
     )
 
@@ -74,11 +74,11 @@ class RunDocuments:
 
     @classmethod
     def parse(cls, validation: str | None, state: str | None, policies: str | None) -> RunDocuments:
-        """Parse the documents except the policies. Raises the same errors as `read_run`."""
+        """Parse the documents except the policies. Raises the same errors as `read_run_table`."""
         validated = _parsed_document(validation, Validation.FILE, Validation.parse)
         drained = _parsed_document(state, StateBefore.FILE, StateBefore.parse).drains.brokers
-        blocked = bool(validated.reasons(Effect.BLOCK))
-        return cls(blocked, frozenset({*validated.quarantined, *drained}), policies)
+        blocked = bool(validated.reason_counts(Effect.BLOCK))
+        return cls(blocked, frozenset({*validated.quarantine_reasons, *drained}), policies)
 
     @classmethod
     def read(cls, run: StoragePath) -> RunDocuments:
@@ -123,7 +123,7 @@ class BundleBatch:
     loads: Floats
 
     @classmethod
-    def from_table(cls, writer: Writer, table: pa.Table) -> BundleBatch:
+    def from_table(cls, writer: SampleWriter, table: pa.Table) -> BundleBatch:
         bundles, owner = writer.bundles.numbers(table["bundle"]), writer.brokers.numbers(table["broker"])
         return cls(bundles, owner, loads_of_table(table))
 
@@ -136,8 +136,8 @@ class BundleBatch:
         )
 
 
-def bundle_batches(file: StoragePath, writer: Writer) -> Iterator[tuple[str, BundleBatch]]:
-    """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run`."""
+def bundle_batches(file: StoragePath, writer: SampleWriter) -> Iterator[tuple[str, BundleBatch]]:
+    """Yield the bundles of a day's runs in file order, a run's in one or more pieces. Raises as `read_run_table`."""
     for table in encoded_batches(file, "bundles", ("run", *_BUNDLE_COLUMNS), dict_names=["run", "broker", "bundle"]):
         runs: Any = table["run"].combine_chunks()
         codes = runs.indices.to_numpy()
@@ -169,7 +169,7 @@ def _plausible_values(column: pa.ChunkedArray[Any]) -> Floats:
 
 
 class _RunReader:
-    def __init__(self, storage: ClusterStorage, writer: Writer) -> None:
+    def __init__(self, storage: ClusterStorage, writer: SampleWriter) -> None:
         self._storage = storage
         self._writer = writer
         self._documents: dict[str, RunDocuments] = {}
@@ -180,10 +180,10 @@ class _RunReader:
 
     def run_times_of_day(self, day: date) -> dict[str, datetime]:
         folder = self._storage.runs / f"date={day.isoformat()}"
-        in_folders = {name: at for name in folder.names() if (at := time_of(name)) is not None}
+        in_folders = {name: at for name in folder.entry_names() if (at := time_of(name)) is not None}
         self._documents, self._bundle_rows, self._refused = {}, {}, {}
         listed = table_file(self._storage, RUNS, day)
-        with self._noting_unreadable(listed.uri):
+        with self._note_unreadable(listed.uri):
             if listed.exists():
                 self._read_runs_table(listed)
         compacted = {name: at for name in self._bundle_rows if (at := time_of(name)) is not None}
@@ -204,10 +204,10 @@ class _RunReader:
 
     def can_read(self, name: str) -> bool:
         if name in self._refused:
-            with self._noting_unreadable(f"run {name}"):
+            with self._note_unreadable(f"run {name}"):
                 raise self._refused[name]
         elif name not in self._documents and (run := self._storage.run_folder(name)) is not None:
-            with self._noting_unreadable(run.uri):
+            with self._note_unreadable(run.uri):
                 self._documents[name] = RunDocuments.read(run)
         return name in self._documents
 
@@ -217,22 +217,22 @@ class _RunReader:
     def write_samples(self, day: date, minutes: Mapping[str, int]) -> None:
         compacted = {name: minute for name, minute in minutes.items() if name in self._bundle_rows}
         if compacted:
-            with self._noting_unreadable(f"the tables of {day}"):
-                self._write_compacted(day, compacted)
+            with self._note_unreadable(f"the tables of {day}"):
+                self._write_compacted_samples(day, compacted)
         for name, minute in minutes.items():
             run = None if name in compacted else self._storage.run_folder(name)
             if run is None:
                 continue
-            with self._noting_unreadable(run.uri):
+            with self._note_unreadable(run.uri):
                 self._add_sample(
                     minute,
-                    read_run(run, "brokers", _BROKER_COLUMNS),
-                    BundleBatch.from_table(self._writer, read_run(run, "bundles", _BUNDLE_COLUMNS)),
+                    read_run_table(run, "brokers", _BROKER_COLUMNS),
+                    BundleBatch.from_table(self._writer, read_run_table(run, "bundles", _BUNDLE_COLUMNS)),
                     self._documents[name],
                 )
 
     @contextmanager
-    def _noting_unreadable(self, source: str) -> Iterator[None]:
+    def _note_unreadable(self, source: str) -> Iterator[None]:
         """Add files that cannot be read to `unreadable`; storage failures are raised."""
         try:
             yield
@@ -241,8 +241,8 @@ class _RunReader:
                 raise
             self.unreadable.append(error.message if source in error.message else f"{source}: {error.message}")
 
-    def _write_compacted(self, day: date, minutes: Mapping[str, int]) -> None:
-        brokers = read_day(table_file(self._storage, "brokers", day), "brokers", _BROKER_COLUMNS, minutes)
+    def _write_compacted_samples(self, day: date, minutes: Mapping[str, int]) -> None:
+        brokers = read_day_table(table_file(self._storage, "brokers", day), "brokers", _BROKER_COLUMNS, minutes)
         pieces: dict[str, list[BundleBatch]] = {}
         waiting = set(minutes)
         for run, held in bundle_batches(table_file(self._storage, "bundles", day), self._writer):
@@ -252,7 +252,7 @@ class _RunReader:
             if sum(len(piece.bundles) for piece in pieces[run]) >= self._bundle_rows[run]:
                 waiting.discard(run)
                 of_run, whole = brokers.filter(pc.field("run") == run), BundleBatch.concatenate(pieces.pop(run))
-                with self._noting_unreadable(f"run {run}"):
+                with self._note_unreadable(f"run {run}"):
                     self._add_sample(minutes[run], of_run, whole, self._documents[run])
         for run in sorted(waiting):
             if self._bundle_rows[run]:

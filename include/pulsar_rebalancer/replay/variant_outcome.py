@@ -165,14 +165,14 @@ class RecordedCluster:
         self.outcome = VariantOutcome(RECORDING)
         self._owner = np.full(bundles, NOBODY)
 
-    def step(self, sample: RecordedSample, scores: Floats) -> None:
+    def add_sample(self, sample: RecordedSample, scores: Floats) -> None:
         """Add a sample, with the compared brokers' scores in percent."""
         if len(scores):
             self.outcome.add_scores(scores)
             self.outcome.sample_minutes.append(sample.minute)
         known, brokers = self._owner != NOBODY, sample.brokers
         away = ~brokers.registered | sample.has_restarted
-        changed = sample.is_present & known & (self._owner != sample.owner)
+        changed = sample.present_bundles & known & (self._owner != sample.owner)
         lost = changed & (away | ~brokers.is_reported)[self._owner]
         moved = np.flatnonzero(changed & ~lost)
         if len(moved):
@@ -180,7 +180,7 @@ class RecordedCluster:
             self.outcome.add_moved_bundles(sample.minute, moved.tolist())
         self.outcome.placed_count += int(lost.sum())
         before = np.where(known & ~away[self._owner], self._owner, NOBODY)
-        self._owner = np.where(sample.is_present, sample.owner, before)
+        self._owner = np.where(sample.present_bundles, sample.owner, before)
 
 
 class Agreement(BaseModel):

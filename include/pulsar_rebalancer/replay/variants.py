@@ -148,8 +148,8 @@ def settings_and_source(storage: ClusterStorage, file_settings: Settings) -> tup
     They include what the run read from the brokers. Without such a run, in its folder or the compacted
     tables, the clusters file's settings count.
     """
-    tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).names()]
-    days = {day for name in (*storage.runs.names(), *tables) if (day := day_of(name))}
+    tables = [name.removesuffix(".parquet") for name in (storage.base / "history" / RUNS).entry_names()]
+    days = {day for name in (*storage.runs.entry_names(), *tables) if (day := day_of(name))}
     for day in sorted(days, reverse=True):
         for name, request in _requests_of_day(storage, day):
             if request.params == RunParams():
@@ -160,7 +160,7 @@ def settings_and_source(storage: ClusterStorage, file_settings: Settings) -> tup
 def _requests_of_day(storage: ClusterStorage, day: date) -> Iterator[tuple[str, RunRequest]]:
     folder = storage.runs / f"date={day.isoformat()}"
     compacted = _settings_by_run(table_file(storage, RUNS, day))
-    for name in sorted({*folder.names(), *compacted}, reverse=True):
+    for name in sorted({*folder.entry_names(), *compacted}, reverse=True):
         text = compacted.get(name)
         try:
             request = (
@@ -206,8 +206,8 @@ class ReplayRequest(VersionedDocument):
     requested_by: str = ""
     settings: Settings
     settings_from: str = "as given"
-    start: AwareDatetime = Field(description="start of the period; empty: a day before its end")
-    end: AwareDatetime = Field(description="end of the period; empty: now")
+    start: AwareDatetime = Field(description="start of the period; if empty, a day before the end")
+    end: AwareDatetime = Field(description="end of the period; if empty, now")
     grid: list[dict[str, object]] = Field(
         default_factory=lambda: DEFAULT_GRID,
         description="list of grids; a grid maps settings to lists of values, and a replay compares all combinations",

@@ -81,7 +81,7 @@ def without_nulls(table: pa.Table) -> pa.Table:
     return bundles
 
 
-def sort(table: pa.Table) -> pa.Table:
+def sort_by_broker(table: pa.Table) -> pa.Table:
     brokers = table["broker"].unique()
     # Numbers of brokers, in the order of the names, take a third of the time that names take.
     numbers: Any = pc.index_in(table["broker"], brokers.take(pc.sort_indices(brokers)))
@@ -93,7 +93,7 @@ def namespaces_of(bundles: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     return pc.replace_substring_regex(bundles, "/[^/]*$", "")
 
 
-def bundle_counts(table: pa.Table, namespaces: Collection[str] | None) -> dict[str, Counter[str]]:
+def count_bundles(table: pa.Table, namespaces: Collection[str] | None) -> dict[str, Counter[str]]:
     named = table.select(["broker"]).append_column("namespace", namespaces_of(table["bundle"]))
     if namespaces is not None:
         named = named.filter(pc.is_in(named["namespace"], pa.array(list(namespaces), pa.string())))
@@ -110,7 +110,7 @@ class Bundles:
     def __init__(self, table: pa.Table) -> None:
         self._given_table = table
 
-    def request_brokers(self, brokers: Collection[str]) -> None:
+    def announce_brokers(self, brokers: Collection[str]) -> None:
         """Announce the brokers whose bundles will be requested; an implementation can skip other bundles."""
 
     def of_broker(self, broker: str, limit: int | None = None) -> list[BundleSample]:
@@ -132,7 +132,7 @@ class Bundles:
         may_move = pc.and_(pc.is_null(table["reason"]), pc.greater(table["load"], pa.scalar(load, pa.float64())))
         return set(table["broker"].filter(may_move).unique().to_pylist())
 
-    def reason_by_broker_and_bundle(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
+    def stay_reasons_of_bundles(self, names: Collection[str]) -> dict[tuple[str, str], Reason | None]:
         if not names:
             return {}
         here: Any = pc.is_in(self._bundle_table["bundle"], pa.array(names, pa.string()))
@@ -150,7 +150,7 @@ class Bundles:
 
     @cached_property
     def _bundle_table(self) -> pa.Table:
-        return sort(without_nulls(self._given_table))
+        return sort_by_broker(without_nulls(self._given_table))
 
     @cached_property
     def _cached_bundles(self) -> dict[str, dict[str, BundleSample]]:
@@ -173,7 +173,7 @@ class Bundles:
         """
         key = None if namespaces is None else frozenset(namespaces)
         if key not in self._bundle_counts:
-            self._bundle_counts[key] = bundle_counts(self._bundle_table, namespaces)
+            self._bundle_counts[key] = count_bundles(self._bundle_table, namespaces)
         return self._bundle_counts[key]
 
     @cached_property
@@ -235,7 +235,7 @@ def update_means(bundles: Iterable[Row], previous_means: Iterable[Row]) -> list[
     return [_updated_mean(seen[name], known.get(name)) for name in sorted(seen)]
 
 
-def with_parts(means: Iterable[Row], shares: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+def add_parts(means: Iterable[Row], shares: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
     """Return the means with additional rows for the parts of split bundles.
 
     Each part starts with its share of the means.

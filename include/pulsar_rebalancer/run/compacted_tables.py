@@ -26,7 +26,7 @@ from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import tables
 from pulsar_rebalancer.storage.documents import ClusterStorage
-from pulsar_rebalancer.storage.path import StoragePath, damage_errors, make_private, storage_errors
+from pulsar_rebalancer.storage.path import StoragePath, convert_damage_errors, convert_io_errors, make_private_folder
 
 TABLES: dict[str, tuple[str, pa.Schema]] = {
     "cluster": ("input/cluster.parquet", tables.CLUSTER),
@@ -75,7 +75,7 @@ def with_run_column(schema: pa.Schema) -> pa.Schema:
     return schema if "run" in schema.names else schema.insert(0, pa.field("run", pa.string()))
 
 
-class Draft:
+class TableDraft:
     """A context manager for a table that is being written; it is published at `target` only once complete.
 
     Writing needs memory for only one row group, whatever the size of the table.
@@ -85,8 +85,8 @@ class Draft:
         self._target = target
         self._schema = schema
         self.file = target.sibling(f".{target.name}.{secrets.token_hex(4)}")
-        with storage_errors(self.file.uri, "written"):
-            self._sink = _open_private(self.file)
+        with convert_io_errors(self.file.uri, "written"):
+            self._sink = _open_private_file(self.file)
         self._writer = pq.ParquetWriter(self._sink, schema, compression="zstd")
         self._waiting: list[pa.Table] = []
         self._published = False
@@ -126,13 +126,13 @@ class Draft:
 
     def _write_row_group(self) -> None:
         if self._waiting:
-            with storage_errors(self.file.uri, "written"):
+            with convert_io_errors(self.file.uri, "written"):
                 self._writer.write_table(pa.concat_tables(self._waiting))
             self._waiting = []
 
     def close_file(self) -> None:
         self._write_row_group()
-        with storage_errors(self.file.uri, "written"):
+        with convert_io_errors(self.file.uri, "written"):
             self._writer.close()
             if not isinstance(self._sink, pa.NativeFile):
                 self._sink.flush()
@@ -141,16 +141,16 @@ class Draft:
 
     def publish(self) -> None:
         file_system, path = self.file.filesystem_and_path()
-        with storage_errors(self._target.uri, "written"):
+        with convert_io_errors(self._target.uri, "written"):
             file_system.move(path, self._target.filesystem_and_path()[1])
         self._published = True
 
 
-def _open_private(file: StoragePath) -> IO[bytes] | pa.NativeFile:
+def _open_private_file(file: StoragePath) -> IO[bytes] | pa.NativeFile:
     file_system, path = file.filesystem_and_path()
     if not isinstance(file_system, pafs.LocalFileSystem):
         return file_system.open_output_stream(path)
-    make_private(Path(path).parent)
+    make_private_folder(Path(path).parent)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
@@ -162,8 +162,8 @@ def open_parquet(file: StoragePath, dictionaries: list[str] | None = None) -> It
     """
     file_system, path = file.filesystem_and_path()
     with (
-        storage_errors(file.uri, "read"),
-        damage_errors(file.uri),
+        convert_io_errors(file.uri, "read"),
+        convert_damage_errors(file.uri),
         pq.ParquetFile(path, filesystem=file_system, read_dictionary=dictionaries) as source,
     ):
         yield source
@@ -175,7 +175,7 @@ def read_footer(file: StoragePath) -> tuple[pa.Schema, int]:
 
 
 def may_have_nulls(file: StoragePath, column: str) -> bool:
-    """Return whether a column might have nulls, by the file's footer. Raises the same errors as `opened`."""
+    """Return whether a column might have nulls, by the file's footer. Raises as `open_parquet` does."""
     with open_parquet(file) as source:
         footer, place = source.metadata, source.schema_arrow.get_field_index(column)
         groups = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
@@ -192,7 +192,7 @@ def refuse_other_version(stored_schema: pa.Schema, current_schema: pa.Schema, la
         raise SnapshotError(Reason.FILE_DAMAGED, f"{label} has version {version}; this release reads version {reads}")
 
 
-def row_counts(file: StoragePath) -> Counter[str]:
+def row_count_by_run(file: StoragePath) -> Counter[str]:
     counts: Counter[str] = Counter()
     if file.exists():
         for table in file.read_batches(["run"]):
@@ -201,7 +201,7 @@ def row_counts(file: StoragePath) -> Counter[str]:
     return counts
 
 
-def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
+def compacted_runs(storage: ClusterStorage, day: date) -> set[str]:
     """Return the day's runs that are complete in the history.
 
     Raises SnapshotError `file_damaged` if another release wrote the table.
@@ -212,7 +212,7 @@ def complete_runs(storage: ClusterStorage, day: date) -> set[str]:
     refuse_other_version(read_footer(listed)[0], RUNS_SCHEMA, listed.uri)
     columns = ["run", *(f"{kind}_rows" for kind in TABLES)]
     expected = {row["run"]: row for table in listed.read_batches(columns) for row in table.to_pylist()}
-    held = {kind: row_counts(table_file(storage, kind, day)) for kind in TABLES}
+    held = {kind: row_count_by_run(table_file(storage, kind, day)) for kind in TABLES}
     return {run for run, row in expected.items() if all(held[k][run] == (row[f"{k}_rows"] or 0) for k in TABLES)}
 
 
@@ -230,7 +230,7 @@ def compacted_documents(runs_table: StoragePath, run_name: str, columns: Sequenc
 _NAME_COLUMNS = {"broker", "bundle", "run"}
 
 
-def read_run(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
+def read_run_table(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
     """Check a table (`compacted_tables.TABLES`) in a run's folder, and return some of its columns.
 
     Raises SnapshotError `file_missing`, `file_damaged`; it names file, column and row.
@@ -240,15 +240,15 @@ def read_run(run: StoragePath, table: str, columns: Sequence[str]) -> pa.Table:
     return (run / path).read_table(list(columns))
 
 
-def read_day(file: StoragePath, table: str, columns: Sequence[str], run_names: Collection[str]) -> pa.Table:
-    """Check a table of a day, and return `run` and other columns of some runs. Raises as `read_run` does."""
+def read_day_table(file: StoragePath, table: str, columns: Sequence[str], run_names: Collection[str]) -> pa.Table:
+    """Check a table of a day, and return `run` and other columns of some runs. Raises as `read_run_table` does."""
     wanted, names = ["run", *columns], pa.array(sorted(run_names), pa.string())
     _check_columns(file, wanted, TABLES[table][1])
     return pa.concat_tables(part.filter(pc.is_in(part["run"], names)) for part in file.read_batches(wanted))
 
 
 def encoded_batches(file: StoragePath, table: str, columns: Sequence[str], dict_names: list[str]) -> Iterator[pa.Table]:
-    """Yield a table's columns in batches of rows. Raises the same errors as `read_run`.
+    """Yield a table's columns in batches of rows. Raises the same errors as `read_run_table`.
 
     The columns `dict_names` are Arrow dictionaries, which need less memory if values repeat.
     """
@@ -264,12 +264,10 @@ def _check_columns(file: StoragePath, columns: Iterable[str], current_schema: pa
     for name in columns:
         if name not in schema.names:
             raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri} has no column {name}")
-        kind = schema.field(name).type
-        if not (
-            pa.types.is_null(kind) or _can_cast(kind, pa.string() if name == "run" else current_schema.field(name).type)
-        ):
-            where = _first_text_value(file, name) if pa.types.is_string(kind) else ""
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}{where}")
+        kind, wanted = schema.field(name).type, pa.string() if name == "run" else current_schema.field(name).type
+        if not (pa.types.is_null(kind) or _can_cast(kind, wanted)):
+            where = _first_non_number(file, name) if pa.types.is_string(kind) else ""
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{file.uri}: column {name} holds {kind}, not {wanted}{where}")
     _refuse_null_names(file, [name for name in columns if name in _NAME_COLUMNS])
 
 
@@ -292,7 +290,7 @@ def _refuse_null_names(file: StoragePath, columns: Iterable[str]) -> None:
             before += table.num_rows
 
 
-def _first_text_value(file: StoragePath, column: str) -> str:
+def _first_non_number(file: StoragePath, column: str) -> str:
     before = 0
     for table in file.read_batches([column]):
         texts: list[Any] = table[column].to_pylist()
@@ -300,6 +298,6 @@ def _first_text_value(file: StoragePath, column: str) -> str:
             try:
                 float(text or 0)
             except ValueError:
-                return f", row {row}: {text[:80]!r}"
+                return f" (row {row}: {text[:80]!r})"
         before += table.num_rows
     return ""

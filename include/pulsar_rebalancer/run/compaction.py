@@ -23,15 +23,15 @@ from pulsar_rebalancer.run.compacted_tables import (
     RUNS_SCHEMA,
     TABLE_KINDS,
     TABLES,
-    Draft,
+    TableDraft,
     read_footer,
     refuse_other_version,
-    row_counts,
+    row_count_by_run,
     table_file,
     with_run_column,
 )
 from pulsar_rebalancer.storage.documents import ClusterStorage, day_of, time_of
-from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, entries, walk
+from pulsar_rebalancer.storage.path import Entry, EntryKind, StoragePath, entries, walk
 
 _TABLE_FILES = frozenset(path for path, _ in TABLES.values())
 
@@ -57,7 +57,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
     readable = []
     for run in runs:
         try:
-            check_run(run)
+            check_compactable(run)
             readable.append(run)
         except UnreadableRunError as error:
             unreadable[error.run] = str(error)
@@ -71,7 +71,7 @@ def compact(storage: ClusterStorage, day: date, runs: Sequence[RunFolder], *, dr
     return unreadable
 
 
-def check_run(run: RunFolder) -> None:
+def check_compactable(run: RunFolder) -> None:
     if run.foreign_names:
         raise UnreadableRunError(run.name, f"the run's folder has unknown files: {', '.join(run.foreign_names[:3])}")
     for path in run.size_by_file:
@@ -79,7 +79,7 @@ def check_run(run: RunFolder) -> None:
         if ".parquet" in path and not path.rpartition("/")[2].startswith(".") and table not in _TABLE_FILES:
             raise UnreadableRunError(run.name, f"this release does not know the run's table {table}")
     for kind, (_, today) in TABLES.items():
-        _all_columns(with_run_column(today), kind, [run])
+        _merge_run_columns(with_run_column(today), kind, [run])
 
 
 def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder]) -> None:
@@ -90,7 +90,8 @@ def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder])
         for kind in TABLE_KINDS:
             target = table_file(storage, kind, day)
             columns = _stored_columns(target, RUNS_SCHEMA if kind == RUNS else TABLES[kind][1])
-            draft = stack.enter_context(Draft(target, columns if kind == RUNS else _all_columns(columns, kind, runs)))
+            schema = columns if kind == RUNS else _merge_run_columns(columns, kind, runs)
+            draft = stack.enter_context(TableDraft(target, schema))
             drafts.append(draft)
             expected = _copy_other_runs(draft, target, names)
             for run in runs:
@@ -107,42 +108,39 @@ def _write_tables(storage: ClusterStorage, day: date, runs: Sequence[RunFolder])
 
 
 def _stored_columns(target: StoragePath, current_schema: pa.Schema) -> pa.Schema:
+    columns = with_run_column(current_schema)
     try:
-        return (
-            _with_new_columns(with_run_column(current_schema), current_schema, target)
-            if target.exists()
-            else with_run_column(current_schema)
-        )
+        return _merge_file_columns(columns, current_schema, target) if target.exists() else columns
     except pa.ArrowException as error:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{target.uri} has incompatible column types: {error}") from None
 
 
-def _with_new_columns(columns: pa.Schema, current_schema: pa.Schema, file: StoragePath) -> pa.Schema:
+def _merge_file_columns(columns: pa.Schema, current_schema: pa.Schema, file: StoragePath) -> pa.Schema:
     stored = read_footer(file)[0]
     refuse_other_version(stored, current_schema, file.uri)
     return pa.unify_schemas([columns, stored], promote_options="permissive")
 
 
-def _all_columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
+def _merge_run_columns(columns: pa.Schema, kind: str, runs: Sequence[RunFolder]) -> pa.Schema:
     for run in runs:
         for part in _table_files(run, TABLES[kind][0]):
             try:
-                columns = _with_new_columns(columns, TABLES[kind][1], part)
+                columns = _merge_file_columns(columns, TABLES[kind][1], part)
             except (SnapshotError, pa.ArrowException) as error:
                 raise _unreadable_error(run, error) from None
     return columns.with_metadata(TABLES[kind][1].metadata)
 
 
-def _copy_other_runs(draft: Draft, target: StoragePath, replaced_runs: set[str]) -> dict[str, int]:
+def _copy_other_runs(draft: TableDraft, target: StoragePath, replaced_runs: set[str]) -> dict[str, int]:
     if not target.exists():
         return {}
     new = pa.array(sorted(replaced_runs), pa.string())
     for table in target.read_batches():
         draft.add_rows(table.filter(pc.invert(pc.is_in(table["run"], value_set=new))))
-    return {run: count for run, count in row_counts(target).items() if run not in replaced_runs}
+    return {run: count for run, count in row_count_by_run(target).items() if run not in replaced_runs}
 
 
-def _add_rows(draft: Draft, kind: str, run: RunFolder) -> int | None:
+def _add_rows(draft: TableDraft, kind: str, run: RunFolder) -> int | None:
     parts = _table_files(run, TABLES[kind][0])
     try:
         for part in parts:
@@ -180,8 +178,8 @@ def _run_row(run: RunFolder, row_counts: Mapping[str, int | None]) -> pa.Table:
     return pa.Table.from_pylist([row], schema=RUNS_SCHEMA)
 
 
-def _check_row_counts(draft: Draft, expected_rows: Mapping[str, int]) -> None:
-    written = row_counts(draft.file)
+def _check_row_counts(draft: TableDraft, expected_rows: Mapping[str, int]) -> None:
+    written = row_count_by_run(draft.file)
     wrong = sorted(run for run in expected_rows.keys() | written.keys() if expected_rows.get(run, 0) != written[run])
     if wrong:
         run = wrong[0]
@@ -202,7 +200,7 @@ _OUR_FOLDER = re.compile(r"[a-z_]+(?:/[a-z0-9_-]+\.parquet(?:/.+)?)?")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run's folder; `foreign` are entries that the rebalancer did not write and never deletes."""
+    """A run's folder; `foreign_names` are entries that the rebalancer did not write and never deletes."""
 
     folder: StoragePath
     sampled_at: datetime
@@ -215,7 +213,7 @@ class RunFolder:
 
     @property
     def size_by_file(self) -> dict[str, int]:
-        return {entry.path: entry.size for entry in self.own_entries if entry.kind is Kind.FILE}
+        return {entry.path: entry.size for entry in self.own_entries if entry.kind is EntryKind.FILE}
 
     @property
     def has_ended(self) -> bool:
@@ -234,19 +232,19 @@ def days_before(storage: ClusterStorage, limit: date) -> Iterator[DayFolder]:
     """Yield the days before `limit` that have a folder, oldest first. Each folder is listed when its day is yielded."""
     for entry in entries(storage.runs):
         day = day_of(entry.path)
-        if entry.kind is Kind.FOLDER and day is not None and day < limit:
+        if entry.kind is EntryKind.FOLDER and day is not None and day < limit:
             yield _day_folder(storage.runs / entry.path, day)
 
 
-def foreign_names(storage: ClusterStorage) -> list[str]:
-    return [e.path for e in entries(storage.runs) if e.kind is not Kind.FOLDER or day_of(e.path) is None]
+def foreign_names_in_runs(storage: ClusterStorage) -> list[str]:
+    return [e.path for e in entries(storage.runs) if e.kind is not EntryKind.FOLDER or day_of(e.path) is None]
 
 
 def _day_folder(folder: StoragePath, day: date) -> DayFolder:
     runs, foreign = [], []
     for entry in entries(folder):
         at = time_of(entry.path)
-        if entry.kind is Kind.FOLDER and at is not None and at.date() == day:
+        if entry.kind is EntryKind.FOLDER and at is not None and at.date() == day:
             runs.append(_run_folder(folder / entry.path, at))
         else:
             foreign.append(entry.path)
@@ -255,12 +253,12 @@ def _day_folder(folder: StoragePath, day: date) -> DayFolder:
 
 def _run_folder(folder: StoragePath, time: datetime) -> RunFolder:
     content = walk(folder)
-    ours = tuple(entry for entry in content if _is_of_this_program(entry))
-    return RunFolder(folder, time, ours, tuple(entry.path for entry in content if not _is_of_this_program(entry)))
+    ours = tuple(entry for entry in content if _is_own_entry(entry))
+    return RunFolder(folder, time, ours, tuple(entry.path for entry in content if not _is_own_entry(entry)))
 
 
-def _is_of_this_program(entry: Entry) -> bool:
-    if entry.kind is Kind.OTHER:
+def _is_own_entry(entry: Entry) -> bool:
+    if entry.kind is EntryKind.OTHER:
         return False
-    pattern = _OUR_FILE if entry.kind is Kind.FILE else _OUR_FOLDER
+    pattern = _OUR_FILE if entry.kind is EntryKind.FILE else _OUR_FOLDER
     return pattern.fullmatch(entry.path) is not None

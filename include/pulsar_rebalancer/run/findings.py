@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, computed_field
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.names import SYSTEM_NAMESPACE, match_mask, regex_of_glob
-from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, reasons_text
 from pulsar_rebalancer.run.bundle_columns import namespaces_of
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.texts import number_of, one_line
@@ -56,26 +56,26 @@ class ExplainedReason(ReasonWithMeaning):
 
 
 @dataclass(frozen=True)
-class Explanation:
+class ValidationExplanation:
     reasons: tuple[ExplainedReason, ...]
     more: int = 0
 
     def text(self) -> str:
         lines = [explained.text_line() for explained in self.reasons]
-        return "\n".join([*lines, f"and {self.more} more reasons"] if self.more else lines)
+        return "\n".join([*lines, f"and {number_of(self.more, 'more reason')}"] if self.more else lines)
 
     def document(self) -> dict[str, JsonValue]:
         return {"reasons": [explained.model_dump(mode="json") for explained in self.reasons], "more": self.more}
 
 
-def explain_validation(validation: Validation) -> Explanation:
+def explain_validation(validation: Validation) -> ValidationExplanation:
     groups: dict[Reason, list[Finding]] = defaultdict(list)
     for finding in validation.findings:
         groups[finding.reason].append(finding)
     gravity = list(Effect)
     ordered = sorted(groups.items(), key=lambda item: (gravity.index(item[0].effect), -len(item[1])))
     explained = [_explained_reason(reason, findings) for reason, findings in ordered[:MAX_REASONS_LISTED]]
-    return Explanation(tuple(explained), len(ordered) - len(explained))
+    return ValidationExplanation(tuple(explained), len(ordered) - len(explained))
 
 
 def _explained_reason(reason: Reason, findings: Sequence[Finding]) -> ExplainedReason:
@@ -95,7 +95,7 @@ MIN_HOST_SAMPLES = 2
 """A broker's values count only after the broker has taken this number of host samples since its start."""
 
 
-def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
+def drop_repeated_quarantines(findings: Iterable[Finding]) -> list[Finding]:
     kept: list[Finding] = []
     left_out: set[str] = set()
     for finding in findings:
@@ -107,7 +107,7 @@ def one_quarantine_each(findings: Iterable[Finding]) -> list[Finding]:
     return kept
 
 
-def unexpectedly_left_out(findings: Iterable[Finding], moved_bundles: Collection[str]) -> frozenset[str]:
+def unexpected_quarantines(findings: Iterable[Finding], moved_bundles: Collection[str]) -> frozenset[str]:
     """Return the brokers and bundles that validation leaves out for a reason other than a recent move.
 
     For one interval, two brokers might report a moved bundle, which is then left out.
@@ -144,10 +144,10 @@ def unmatched_exclusions(
     brokers: Collection[str], bundles: pa.ChunkedArray[Any], settings: Settings
 ) -> Iterator[Finding]:
     for name in sorted(set(settings.excluded_brokers) - set(brokers)):
-        yield Finding(reason=Reason.UNMATCHED_EXCLUSION, subject=name, detail="not listed")
+        yield Finding(reason=Reason.UNMATCHED_EXCLUSION, subject=name, detail="is not an active broker")
     for pattern in settings.excluded_bundles:
         if not pc.any(match_mask(regex_of_glob(pattern), bundles)).as_py():
-            yield Finding(reason=Reason.UNMATCHED_EXCLUSION, detail=f"{pattern!r} excludes none")
+            yield Finding(reason=Reason.UNMATCHED_EXCLUSION, detail=f"{pattern!r} matches no bundle")
 
 
 def spread_findings(bundles: pa.Table, brokers: int, left_out: Collection[str]) -> Iterator[Finding]:
@@ -174,21 +174,21 @@ def spread_findings(bundles: pa.Table, brokers: int, left_out: Collection[str]) 
     largest = {row["namespace"]: row["bundle"] for row in by_traffic}
     for row in few:
         traffic, bundle = f"{row['traffic_sum'] / whole:.0%} of the traffic", largest[row["namespace"]]
-        detail = f"{number_of(row['count_all'], 'bundle')} for {brokers} brokers and {traffic}; the largest: {bundle}"
+        detail = f"{number_of(row['count_all'], 'bundle')} for {brokers} brokers, {traffic}; busiest bundle: {bundle}"
         yield Finding(reason=Reason.FEW_BUNDLES, subject=row["namespace"], detail=detail)
     system = table.filter(pc.field("namespace") == SYSTEM_NAMESPACE).to_pylist()
     broker, held = next(iter(Counter(row["broker"] for row in system).most_common(1)), ("", 0))
-    if exceeds_fair_share(held, len(system), brokers):
+    if exceeds_twice_fair_share(held, len(system), brokers):
         bundle = min(row["bundle"] for row in system if row["broker"] == broker)
         detail = f"{broker} has {held} of {len(system)} bundles of {SYSTEM_NAMESPACE}, such as {bundle}"
         yield Finding(reason=Reason.NOT_RECOMMENDED, subject=broker, detail=detail)
 
 
-def exceeds_fair_share(owned_count: int, total_count: int, broker_count: int) -> bool:
+def exceeds_twice_fair_share(owned_count: int, total_count: int, broker_count: int) -> bool:
     return owned_count > 2 * math.ceil(total_count / max(broker_count, 1))  # more than twice a fair share
 
 
-def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
+def blocking_findings(findings: Iterable[Finding], samples: Mapping[str, float], settings: Settings) -> list[Finding]:
     """Return findings that block the run if too many brokers are quarantined or too few remain.
 
     `samples` counts each listed broker's host samples since it started.
@@ -202,15 +202,15 @@ def too_few_brokers(findings: Iterable[Finding], samples: Mapping[str, float], s
             left_out[quarantined[broker]].append(broker)
     judged = len(samples) - sum(map(len, left_out.values()))
     started = [samples[broker] for broker in left_out[Reason.JUST_STARTED]]
-    why = _why_too_few(left_out, started, settings)
+    why = _left_out_text(left_out, started, settings)
 
     blocking = []
     total = sum(len(brokers) for reason, brokers in left_out.items() if _counts_as_quarantined(reason))
     if total > settings.max_quarantined_brokers:
-        detail = f"{total} left out, limit {settings.max_quarantined_brokers}{why}"
+        detail = f"{number_of(total, 'broker')} quarantined, limit {settings.max_quarantined_brokers}{why}"
         blocking.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
     if judged < 2:
-        blocking.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)}{why}"))
+        blocking.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)} remain{why}"))
     return blocking
 
 
@@ -218,9 +218,9 @@ def _counts_as_quarantined(reason: Reason) -> bool:
     return reason.effect is Effect.QUARANTINE and not reason.has(Trait.EXPECTED)
 
 
-def _why_too_few(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
+def _left_out_text(left_out: Mapping[Reason, list[str]], started: Iterable[float], settings: Settings) -> str:
     missing = max((MIN_HOST_SAMPLES - max(samples, 0) for samples in started), default=0)
     minutes = math.ceil(missing * settings.host_usage_interval_minutes)
-    passes = f"; brokers that just started join after {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
-    named = counts_text({reason: len(brokers) for reason, brokers in left_out.items() if brokers})
+    passes = f"; just-started brokers join after {minutes} min" if left_out.get(Reason.JUST_STARTED) else ""
+    named = reasons_text({reason: len(brokers) for reason, brokers in left_out.items() if brokers})
     return f"; left out: {named}{passes}" if named else ""

@@ -12,10 +12,10 @@ from typing import ClassVar, Self, TypeVar
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
-from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, read_moves, read_outcomes, read_splits, unsplit
+from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, outcome_by_split, read_moves, read_splits, unsplit
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.state import BundleSplit, Unload
-from pulsar_rebalancer.storage.documents import CLIENT_GAPS_FILE, VersionedDocument, load
+from pulsar_rebalancer.storage.documents import CLIENT_GAPS_FILE, VersionedDocument, validate_document
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
@@ -61,7 +61,7 @@ class ClientGap(BaseModel):
             missing, clients = self.clients_before - (self.clients_back or 0), number_of(self.clients_before, "client")
             said = f"{missing} of {clients} had not reconnected after {self.watched_seconds:.1f} s"
         sampled = self.topics is not None and self.topics_measured < self.topics
-        said += f" ({self.topics_measured} of {self.topics} topics)" if sampled else ""
+        said += f" (measured on {self.topics_measured} of {self.topics} topics)" if sampled else ""
         return said + (f"; {number_of(self.errors, 'topic')} returned an error" if self.errors else "")
 
 
@@ -104,7 +104,7 @@ class ClientGapSummary(BaseModel):
         parts = []
         if self.longest_seconds is not None:
             median, longest = f"a median of {self.median_seconds:.1f} s", f"at most {self.longest_seconds:.1f} s"
-            parts.append(f"clients were back after {median}, {longest}")
+            parts.append(f"clients were away for {median} and {longest}")
         if self.not_back:
             parts.append(f"after {self.not_back} of {number_of(self.moves, 'move')}, some clients had not reconnected")
         if self.unknown:
@@ -114,11 +114,11 @@ class ClientGapSummary(BaseModel):
         return "; ".join(parts) or "no client was connected"
 
 
-def last_cost_text(gaps: Collection[ClientGap], move_count: int) -> str:
+def last_gaps_text(gaps: Collection[ClientGap], move_count: int) -> str:
     """Return a sentence, without a full stop, on the known costs of the last moves of a plan's bundles."""
     summary = ClientGapSummary.from_gaps(gaps)
     if summary is None:
-        return "not known: no move of these bundles was measured"
+        return "no move of these bundles was measured"
     return f"{summary.sentence}" + (
         f" (known for {len(gaps)} of {number_of(move_count, 'bundle')})" if len(gaps) < move_count else ""
     )
@@ -183,13 +183,13 @@ class MoveOutcome(BaseModel):
         return self.reason.has(Trait.ON_PLANNED_BROKER)
 
     @property
-    def failed(self) -> bool:
+    def counts_as_failed(self) -> bool:
         """Return whether the move counts towards the breaker's limit `failed_moves`. Interrupted moves do not count."""
         ended = self.reason is not Reason.INTERRUPTED
         return ended and not self.ok and not self.reason.has(Trait.SETTLED | Trait.NOT_BEGUN)
 
     @property
-    def state_text(self) -> str:
+    def reported_text(self) -> str:
         return f"owner {self.owner or '-'}"
 
 
@@ -202,13 +202,13 @@ def wave_file(run: StoragePath, wave: int) -> StoragePath:
 
 
 def outcomes_of_wave(file: StoragePath) -> dict[str, MoveOutcome]:
-    outcomes = (load(MoveOutcome, row, file.uri) for row in file.read_json())
+    outcomes = (validate_document(MoveOutcome, row, file.uri) for row in file.read_json())
     return {outcome.bundle: outcome for outcome in outcomes}
 
 
-def read_waves(run: StoragePath) -> dict[str, MoveOutcome]:
+def read_move_outcomes(run: StoragePath) -> dict[str, MoveOutcome]:
     folder = run / "unload"
-    files = [folder / name for name in folder.names() if name.startswith("wave-")]
+    files = [folder / name for name in folder.entry_names() if name.startswith("wave-")]
     return {bundle: outcome for file in files for bundle, outcome in outcomes_of_wave(file).items()}
 
 
@@ -242,7 +242,7 @@ class Outcome(VersionedDocument):
     client_gap: ClientGapSummary | None = None
 
     @property
-    def counts(self) -> dict[Reason, int]:
+    def move_counts(self) -> dict[Reason, int]:
         return dict(Counter(move.reason for move in self.moves).most_common())
 
     @property
@@ -268,11 +268,11 @@ def conclude_run(
     might still remember, by bundle.
     """
     request = RunRequest.read(run)
-    earlier = Outcome.find(run)
+    earlier = Outcome.read_if_exists(run)
     opened = gate_verdict is Reason.OPEN or (earlier is not None and earlier.verdict is Reason.OPEN)
     verdict = Reason.OPEN if opened else gate_verdict or (Reason.BLOCKED if _is_blocked(run) else Reason.UNFINISHED)
     moved, split = (earlier.moves, earlier.splits) if earlier else ((), ())
-    moves = _latest_outcomes(read_moves(run), unmoved, moved, read_waves(run)) if opened else ()
+    moves = _latest_outcomes(read_moves(run), unmoved, moved, read_move_outcomes(run)) if opened else ()
     return Outcome(
         plan_id=run.name,
         cluster=request.cluster,
@@ -281,7 +281,7 @@ def conclude_run(
         verdict=verdict,
         moves=moves,
         destinations_kept=dict(kept or {}),
-        splits=_latest_outcomes(read_splits(run), unsplit, split, read_outcomes(run)) if opened else (),
+        splits=_latest_outcomes(read_splits(run), unsplit, split, outcome_by_split(run)) if opened else (),
         client_gap=client_gap_summary(moves),
     )
 
@@ -291,8 +291,8 @@ def client_gap_summary(moves: Iterable[MoveOutcome]) -> ClientGapSummary | None:
 
 
 def _is_blocked(run: StoragePath) -> bool:
-    validation = Validation.find(run)
-    return validation is not None and bool(validation.reasons(Effect.BLOCK))
+    validation = Validation.read_if_exists(run)
+    return validation is not None and bool(validation.reason_counts(Effect.BLOCK))
 
 
 def _latest_outcomes(
@@ -315,7 +315,7 @@ MAX_RETURN_TRIES = 3
 _Record = TypeVar("_Record", Unload, BundleSplit)
 
 
-def remaining(planned_items: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
+def items_left(planned_items: Iterable[_Planned], outcomes: Mapping[str, MoveOutcome | SplitOutcome]) -> list[_Planned]:
     done = {bundle for bundle, outcome in outcomes.items() if not outcome.reason.has(RETRIED)}
     return [item for item in planned_items if item.bundle not in done]
 
@@ -331,7 +331,7 @@ def failed_moves(
 
     Failures before an operator last closed the breaker (None: never) do not count.
     """
-    failed = {outcome.bundle for outcome in outcomes if outcome.failed}
+    failed = {outcome.bundle for outcome in outcomes if outcome.counts_as_failed}
     return {bundle for bundle in failed if closed_at is None or bundle not in unloads or unloads[bundle].at > closed_at}
 
 

@@ -20,8 +20,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.request import DrainProgress, ManualPlanRecord
 from pulsar_rebalancer.run.tables import SPLITS, Cell, Row, table
 from pulsar_rebalancer.state import BundleSplit, DecisionState
-from pulsar_rebalancer.storage import documents
-from pulsar_rebalancer.storage.documents import VersionedDocument
+from pulsar_rebalancer.storage.documents import VersionedDocument, validate_document
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import number_of
 
@@ -93,7 +92,7 @@ def part_names(bundle: str, positions: Iterable[int]) -> list[str]:
     return [f"{namespace_of(bundle)}/0x{low:08x}_0x{high:08x}" for low, high in ends]
 
 
-def shares_by_bundle(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
+def shares_of_parts(splits: Mapping[str, BundleSplit]) -> dict[str, dict[str, float]]:
     return {
         bundle: dict(zip(part_names(bundle, split.positions), split.shares, strict=True))
         for bundle, split in splits.items()
@@ -141,7 +140,7 @@ class SplitOutcome(BaseModel):
         return self.reason.has(Trait.SPLIT_AS_PLANNED)
 
     @property
-    def state_text(self) -> str:
+    def reported_text(self) -> str:
         return f"bounds {self.found}"
 
 
@@ -186,14 +185,14 @@ def split_outcomes_file(run: StoragePath) -> StoragePath:
     return run / "unload" / "splits.json"
 
 
-def read_outcomes(run: StoragePath) -> dict[str, SplitOutcome]:
+def outcome_by_split(run: StoragePath) -> dict[str, SplitOutcome]:
     """Return the outcomes of a run's splits, by bundle; empty if no split has started.
 
     Raises SnapshotError if the file cannot be read.
     """
     file = split_outcomes_file(run)
     rows = file.read_json() if file.exists() else []
-    return {outcome.bundle: outcome for outcome in (documents.load(SplitOutcome, row, file.uri) for row in rows)}
+    return {outcome.bundle: outcome for outcome in (validate_document(SplitOutcome, row, file.uri) for row in rows)}
 
 
 _DECISIONS, _MOVES, _STATE = "plan/decisions.parquet", "plan/moves.parquet", "plan/state.json"
@@ -283,13 +282,13 @@ class Summary(VersionedDocument):
         return frozenset(self.requesters).union(request.by for request in requests if request is not None)
 
     @property
-    def marks_drains(self) -> bool:
+    def is_drain_plan(self) -> bool:
         return self.by_hand is not None and self.by_hand.request.action is Action.DRAIN
 
     @property
     def has_effect(self) -> bool:
         """Return whether carrying out the plan has an effect. A drain has one even without bundles."""
-        return self.marks_drains or bool(self.bundles_taken or self.bundles_split)
+        return self.is_drain_plan or bool(self.bundles_taken or self.bundles_split)
 
     @property
     def actions_text(self) -> str:
@@ -378,7 +377,7 @@ def _moves_of_rows(rows: list[Row]) -> list[Move]:
     return [Move.model_validate({name: row[name] for name in Move.model_fields}) for row in ordered]
 
 
-def read_state(run: StoragePath) -> DecisionState:
+def read_plan_state(run: StoragePath) -> DecisionState:
     file = run / _STATE
     return DecisionState.parse(file.read_json(), file.uri)
 
@@ -431,5 +430,5 @@ def verified_actions(run: StoragePath, summary: Summary) -> Actions:
     except (KeyError, TypeError, ValueError):  # other columns, or values of other kinds
         same = False
     if not same:
-        raise PlanError(Reason.PLAN_CHANGED, f"the files of plan {summary.plan_id} have changed since it was made")
+        raise PlanError(Reason.PLAN_CHANGED, f"the files of plan {summary.plan_id} were changed after planning")
     return Actions(_moves_of_rows(taken), parsed_splits(splits))

@@ -20,7 +20,7 @@ from pydantic import (
 
 from pulsar_rebalancer.config.clusters_file import PLAN_HASH, RunParams, RunSettings
 from pulsar_rebalancer.config.field_types import Action, Overrule, SplitAlgorithm
-from pulsar_rebalancer.config.settings import parse_typed
+from pulsar_rebalancer.config.settings import parse_form_values
 from pulsar_rebalancer.errors import FieldsError
 from pulsar_rebalancer.names import HASH_RANGE_PATTERN, HashRange, is_broker_id, range_of
 from pulsar_rebalancer.reasons import Effect, Reason
@@ -80,11 +80,11 @@ class Validation(VersionedDocument):
 
     findings: tuple[Finding, ...] = ()
 
-    def reasons(self, effect: Effect) -> dict[Reason, int]:
+    def reason_counts(self, effect: Effect) -> dict[Reason, int]:
         return dict(Counter(f.reason for f in self.findings if f.effect is effect).most_common())
 
     @property
-    def quarantined(self) -> dict[str, Reason]:
+    def quarantine_reasons(self) -> dict[str, Reason]:
         return {f.subject: f.reason for f in self.findings if f.effect is Effect.QUARANTINE and f.subject}
 
 
@@ -164,11 +164,11 @@ class PlanRequest(BaseModel):
         description="unload: bundles, namespaces (tenant/namespace), or patterns with * and ?; split: one bundle",
     )
     destination: _Broker = Field(
-        "", description="unload: broker (host:port) that gets the bundles; empty: placement chooses brokers"
+        "", description="unload: broker (host:port) that gets the bundles; if empty, placement chooses brokers"
     )
     broker: _Brokers = Field((), description="drain, release, fill: the brokers (host:port)")
     algorithm: SplitAlgorithm | None = Field(
-        None, description="split: the algorithm, by Pulsar's name; empty: the algorithm with the most even parts"
+        None, description="split: Pulsar's name for the algorithm; if empty, the algorithm with the most even parts"
     )
     positions: tuple[_Position, ...] = Field(
         (), max_length=_LISTED, description="split: hashes at which specified_positions_divide cuts, such as 0x15000000"
@@ -212,11 +212,11 @@ class PlanRequest(BaseModel):
         return wrong
 
     @property
-    def only_shows(self) -> bool:
+    def only_shows_plan(self) -> bool:
         return not self.plan and self.action is not Action.RELEASE
 
     @property
-    def overruled(self) -> frozenset[Overrule]:
+    def overruled_rules(self) -> frozenset[Overrule]:
         """Return the rules that do not apply to this request.
 
         An undo ignores the grace period of recently moved bundles. A drain's plan ignores the caps, so that
@@ -256,7 +256,7 @@ class ManualPlanRecord(BaseModel):
     unknown: tuple[str, ...] = ()
 
     @property
-    def approval(self) -> str:
+    def approval_text(self) -> str:
         why = f" ({self.approved_because})" if self.approved_because else ""
         return f"approved by {self.approved_by}{why}" if self.approved_by else ""
 
@@ -289,4 +289,4 @@ class DrainProgress(BaseModel):
 
 def parse_form(values: Mapping[str, object]) -> PlanRequest:
     """Return the form's request. Raises SettingsError `wrong_setting`, with the wrong fields."""
-    return parse_typed(PlanRequest, values, "form")
+    return parse_form_values(PlanRequest, values, "form")

@@ -16,9 +16,9 @@ from pydantic import JsonValue
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, complete_runs
-from pulsar_rebalancer.run.compaction import DayFolder, RunFolder, compact, days_before, foreign_names
-from pulsar_rebalancer.run.plan import read_state
+from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, compacted_runs
+from pulsar_rebalancer.run.compaction import DayFolder, RunFolder, compact, days_before, foreign_names_in_runs
+from pulsar_rebalancer.run.plan import read_plan_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import (
     CLIENT_GAPS_FILE,
@@ -28,7 +28,7 @@ from pulsar_rebalancer.storage.documents import (
     last_committed_run,
     time_of,
 )
-from pulsar_rebalancer.storage.path import Entry, Kind, StoragePath, entries, entries_below, remove, walk
+from pulsar_rebalancer.storage.path import Entry, EntryKind, StoragePath, delete_entries, entries, entries_below, walk
 
 _STATE_FILE = re.compile(r"(?:means|costs)-\d{1,18}-[0-9a-f]{8}\.parquet")
 _EXPORT_FILE = re.compile(r"export-(\d{8}T\d{6}Z)\.json")
@@ -41,7 +41,7 @@ _GRACE_PERIOD = timedelta(days=1)
 _MAX_TIME = datetime.max.replace(tzinfo=UTC)
 
 
-class Needs(NamedTuple):
+class NeededData(NamedTuple):
     """The runs and files that must be kept because a cluster's state needs them.
 
     Attributes:
@@ -57,18 +57,18 @@ class Needs(NamedTuple):
         """Return what must be kept. Raises SnapshotError if the last committed plan cannot be read."""
         last = last_committed_run(storage, now)
         # A person may restore this plan's state.
-        state = read_state(last) if last else stored
-        return cls(frozenset({*plan_ids, stored.plan_id, state.plan_id}), stored.files | state.files)
+        state = read_plan_state(last) if last else stored
+        return cls(frozenset({*plan_ids, stored.plan_id, state.plan_id}), stored.file_names | state.file_names)
 
 
 def delete_unneeded_state_files(folder: StoragePath, needed_files: Collection[str]) -> None:
-    for name in folder.names():
+    for name in folder.entry_names():
         if _STATE_FILE.fullmatch(name) and name not in needed_files:
             (folder / name).delete()
 
 
 def is_draft(entry: Entry) -> bool:
-    return entry.kind is Kind.FILE and _DRAFT_FILE.fullmatch(entry.path) is not None
+    return entry.kind is EntryKind.FILE and _DRAFT_FILE.fullmatch(entry.path) is not None
 
 
 def unneeded_files(
@@ -80,7 +80,7 @@ def unneeded_files(
     the costs of moves.
 
     Args:
-        needed_files: `Needs.file_names`.
+        needed_files: `NeededData.file_names`.
         retention_days: age in days at which exports are deleted; 0 to keep them forever.
     """
     old: dict[str, list[Entry]] = defaultdict(list)
@@ -103,11 +103,11 @@ def unneeded_files(
 
 
 def _kind_of_entry(entry: Entry) -> str | None:
-    if entry.kind is Kind.OTHER:
+    if entry.kind is EntryKind.OTHER:
         return None
     if _STATE_FILE.fullmatch(entry.path):
         return "means"  # Spark may write a folder
-    if entry.kind is Kind.FOLDER:
+    if entry.kind is EntryKind.FOLDER:
         return None
     if is_draft(entry):
         return "drafts"
@@ -118,7 +118,8 @@ def _kind_of_entry(entry: Entry) -> str | None:
 
 
 def _entries_to_delete(folder: StoragePath, entry: Entry) -> list[Entry]:
-    return [entry] if entry.kind is Kind.FILE else [entry, *entries_below(entry.path, walk(folder / entry.path))[1:]]
+    path = entry.path
+    return [entry] if entry.kind is EntryKind.FILE else [entry, *entries_below(path, walk(folder / path))[1:]]
 
 
 def _written_at(entry: Entry) -> datetime:
@@ -151,7 +152,7 @@ class UpkeepStep(NamedTuple):
 
 
 @dataclass
-class Report:
+class UpkeepReport:
     dry_run: bool
     steps: list[UpkeepStep] = field(default_factory=list)
     why_left: dict[str, str] = field(default_factory=dict)
@@ -173,9 +174,9 @@ class Report:
         lines += [f"{s.action:<22}{s.what:<14}{s.runs:>8}{s.files:>10}{s.size:>18,}" for s in self.steps]
         total = self.json_document()
         lines.append(f"{'total':<36}{sum(s.runs for s in self.steps):>8}{total['files']:>10}{total['bytes']:>18,}")
-        lines += [f"left: {name}: {why}" for name, why in sorted(self.why_left.items())[:MAX_LISTED]]
+        lines += [f"kept: {name}: {why}" for name, why in sorted(self.why_left.items())[:MAX_LISTED]]
         if len(self.why_left) > MAX_LISTED:
-            lines.append(f"left: {len(self.why_left) - MAX_LISTED} more")
+            lines.append(f"kept: {len(self.why_left) - MAX_LISTED} more")
         return "\n".join([*lines, *(f"PROBLEM: {problem}" for problem in self.problems)])
 
 
@@ -183,12 +184,14 @@ _ONE_DAY = timedelta(days=1)
 _NOT_OURS_TEXT = "not written by the rebalancer"
 
 
-def maintain(storage: ClusterStorage, settings: Settings, needs: Needs, now: datetime, *, dry_run: bool) -> Report:
-    upkeep = _Upkeep(storage, settings, needs, now.astimezone(UTC), Report(dry_run))
-    upkeep.maintain_runs()
-    upkeep.maintain_history()
-    upkeep.maintain_state()
-    upkeep.maintain_replays()
+def maintain_storage(
+    storage: ClusterStorage, settings: Settings, needs: NeededData, now: datetime, *, dry_run: bool
+) -> UpkeepReport:
+    upkeep = _Upkeep(storage, settings, needs, now.astimezone(UTC), UpkeepReport(dry_run))
+    upkeep.compact_and_delete_runs()
+    upkeep.delete_expired_history()
+    upkeep.delete_old_state_files()
+    upkeep.delete_expired_replays()
     return upkeep.report
 
 
@@ -201,14 +204,14 @@ def is_expired(day: date, now: datetime, keep_days: int) -> bool:
 class _Upkeep:
     storage: ClusterStorage
     settings: Settings
-    needed_data: Needs
+    needed_data: NeededData
     now: datetime
-    report: Report
+    report: UpkeepReport
 
     # runs
 
-    def maintain_runs(self) -> None:
-        for name in foreign_names(self.storage):
+    def compact_and_delete_runs(self) -> None:
+        for name in foreign_names_in_runs(self.storage):
             self._note_kept(self.storage.runs / name, _NOT_OURS_TEXT)
         for day in days_before(self.storage, self.now.date()):
             for name in day.foreign_names:
@@ -219,7 +222,7 @@ class _Upkeep:
             if is_expired(day.date, self.now, self.settings.retention_days):
                 self._remove_runs("remove runs", day, left)
             if not self.report.dry_run:
-                remove(self.storage.base, day.folder, [], is_whole=False)  # only deletes an empty folder
+                delete_entries(self.storage.base, day.folder, [], is_whole=False)  # only deletes an empty folder
 
     def _may_delete(self, run: RunFolder) -> bool:
         if run.name in self.needed_data.plan_names:
@@ -232,13 +235,13 @@ class _Upkeep:
 
     def _compact_day(self, day: DayFolder, runs: Sequence[RunFolder]) -> list[RunFolder]:
         try:
-            done = complete_runs(self.storage, day.date)
+            done = compacted_runs(self.storage, day.date)
             waiting = [run for run in runs if run.name not in done]
             unreadable = compact(self.storage, day.date, waiting, dry_run=self.report.dry_run)
             if self.report.dry_run:
                 done |= {run.name for run in waiting} - unreadable.keys()
             else:
-                done = complete_runs(self.storage, day.date)
+                done = compacted_runs(self.storage, day.date)
         except SnapshotError as error:
             self.report.problems.append(f"{day.date}: {error}")
             return []
@@ -259,24 +262,24 @@ class _Upkeep:
         whole_day = len(runs) == len(day.runs) and not day.foreign_names and not any(run.foreign_names for run in runs)
         if whole_day:
             content = [entry for run in runs for entry in entries_below(run.name, run.own_entries)]
-            remove(self.storage.base, day.folder, content, is_whole=True)
+            delete_entries(self.storage.base, day.folder, content, is_whole=True)
         else:
             for run in runs:
-                remove(self.storage.base, run.folder, run.own_entries, is_whole=not run.foreign_names)
+                delete_entries(self.storage.base, run.folder, run.own_entries, is_whole=not run.foreign_names)
 
     # history
 
-    def maintain_history(self) -> None:
+    def delete_expired_history(self) -> None:
         gone: dict[str, list[tuple[StoragePath, Entry]]] = defaultdict(list)
         top = self.storage.base / "history"
-        kinds = {entry.path for entry in entries(top) if entry.kind is Kind.FOLDER}
+        kinds = {entry.path for entry in entries(top) if entry.kind is EntryKind.FOLDER}
         for kind in reversed(TABLE_KINDS):  # `runs` first: all runs that it lists must be complete
             if kind not in kinds:
                 continue
             folder = top / kind
             for entry in entries(folder):
                 day = day_of(entry.path.removesuffix(".parquet"))
-                if entry.kind is Kind.FILE and day is not None:
+                if entry.kind is EntryKind.FILE and day is not None:
                     if is_expired(day, self.now, self.settings.history_days):
                         gone[day.isoformat()].append((folder, entry))
                 elif is_draft(entry):
@@ -287,11 +290,11 @@ class _Upkeep:
         for what, files in sorted(gone.items()):
             self._add_step("remove history", what, 0, (entry for _, entry in files))
             for folder, entry in files if not self.report.dry_run else ():
-                remove(self.storage.base, folder, [entry], is_whole=False)
+                delete_entries(self.storage.base, folder, [entry], is_whole=False)
 
     # state
 
-    def maintain_state(self) -> None:
+    def delete_old_state_files(self) -> None:
         folder = self.storage.state
         old, foreign = unneeded_files(folder, self.needed_data.file_names, self.now, self.settings.retention_days)
         for name in foreign:
@@ -301,10 +304,10 @@ class _Upkeep:
 
     # replays
 
-    def maintain_replays(self) -> None:
+    def delete_expired_replays(self) -> None:
         for entry in entries(self.storage.replays):
             at = time_of(entry.path)
-            if entry.kind is not Kind.FOLDER or at is None:
+            if entry.kind is not EntryKind.FOLDER or at is None:
                 self._note_kept(self.storage.replays / entry.path, _NOT_OURS_TEXT)
             elif is_expired(at.date(), self.now, self.settings.retention_days):
                 folder = self.storage.replays / entry.path
@@ -315,10 +318,10 @@ class _Upkeep:
     def _remove(self, action: str, item: str, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
         self._add_step(action, item, 0, content)
         if not self.report.dry_run:
-            remove(self.storage.base, folder, content, is_whole=is_whole)
+            delete_entries(self.storage.base, folder, content, is_whole=is_whole)
 
     def _add_step(self, action: str, item: str, run_count: int, content: Iterable[Entry]) -> None:
-        sizes = [entry.size for entry in content if entry.kind is Kind.FILE]
+        sizes = [entry.size for entry in content if entry.kind is EntryKind.FILE]
         self.report.steps.append(UpkeepStep(action, item, run_count, len(sizes), sum(sizes)))
 
     def _note_kept(self, folder: StoragePath, reason_text: str) -> None:

@@ -36,12 +36,12 @@ from pulsar_rebalancer.run.tables import (
     BrokerSample,
     Row,
     broker_samples,
-    existing_file,
+    find_state_table,
     rows_of_bundles,
     version_of,
 )
 from pulsar_rebalancer.state import DecisionState, MovesState
-from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, VersionedDocument, load, state_of
+from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, VersionedDocument, validate_document
 from pulsar_rebalancer.storage.path import StoragePath
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class StateBefore(BaseModel):
             moves=MovesState.parse(document["moves"], label),
             control=Control.parse(document["control"], label),
             drains=Drains.parse(document["drains"], label),
-            handed_over=None if handed is None else load(HandedOverPlan, handed, label),
+            handed_over=None if handed is None else validate_document(HandedOverPlan, handed, label),
             roll=None if roll is None else Roll.parse(roll, label),
         )
 
@@ -134,20 +134,20 @@ class Snapshot:
         """Return the bundles that the run splits; only a run that decides (`decide.run_input`) knows any."""
         return ()
 
-    def brokers_without(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
+    def read_broker_samples(self, left_out: Mapping[str, Reason]) -> list[BrokerSample]:
         return broker_samples(self._broker_rows, left_out)
 
     @cached_property
-    def starts(self) -> dict[str, datetime | None]:
-        return {broker.broker: broker.started_at for broker in self.brokers_without({})}
+    def start_times(self) -> dict[str, datetime | None]:
+        return {broker.broker: broker.started_at for broker in self.read_broker_samples({})}
 
     @cached_property
     def silent_brokers(self) -> frozenset[str]:
         return frozenset(row["broker"] for row in self._broker_rows if row["error"])
 
     @cached_property
-    def problems(self) -> dict[str, Reason]:
-        return {name: why for name, why in self.validation.quarantined.items() if name in self.starts}
+    def quarantined_brokers(self) -> dict[str, Reason]:
+        return {name: why for name, why in self.validation.quarantine_reasons.items() if name in self.start_times}
 
     @cached_property
     def _broker_rows(self) -> list[Row]:
@@ -160,12 +160,12 @@ class Snapshot:
         return [row | {"started_at": at} for row, at in zip(rows, times, strict=True)]
 
     @property
-    def is_extensible(self) -> bool:
+    def has_extensible_load_manager(self) -> bool:
         cluster = self.read_table("cluster", ["load_manager"])
         return any(is_extensible(name or "") for name in cluster["load_manager"].to_pylist())
 
     @property
-    def may_share_bundles(self) -> bool:
+    def may_repeat_bundles(self) -> bool:
         """Return whether two brokers might have reported the same bundle, so that it is twice in the table."""
         footer, column = self.bundles_footer, BUNDLES.names.index("owners")
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -217,7 +217,7 @@ class Snapshot:
 
     @property
     def state_folder(self) -> StoragePath:
-        return state_of(self.folder)
+        return ClusterStorage.of_run(self.folder).state
 
     @cached_property
     def known_means_file(self) -> StoragePath | None:
@@ -225,7 +225,7 @@ class Snapshot:
 
         The means then start with this sample, as in Pulsar after a change of leader.
         """
-        return existing_file(self.state_folder, self.state.decision.means, MEANS)
+        return find_state_table(self.state_folder, self.state.decision.means, MEANS)
 
 
 _MAX_RUNS_SEARCHED = 20
@@ -247,7 +247,7 @@ def latest_sample(storage: ClusterStorage, now: datetime, max_age_seconds: float
     age = (now - snapshot.request.collected_at).total_seconds()
     if age > max_age_seconds:
         raise SnapshotError(Reason.NO_RUN, f"the latest sample is {age:.0f} s old; the limit is {max_age_seconds:g} s")
-    blocking = snapshot.validation.reasons(Effect.BLOCK)
+    blocking = snapshot.validation.reason_counts(Effect.BLOCK)
     if blocking:
         raise SnapshotError(Reason.BLOCKED, f"validation stopped the latest run: {', '.join(blocking)}")
     return snapshot
@@ -275,7 +275,7 @@ class Candidate(BaseModel):
     topics: tuple[TopicLoad, ...] | None = None
 
 
-class Candidates(VersionedDocument):
+class SplitCandidates(VersionedDocument):
     FILE: ClassVar[str] = "input/splits.json"
 
     bundles: tuple[Candidate, ...] = ()

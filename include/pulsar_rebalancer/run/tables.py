@@ -316,7 +316,7 @@ def write(run: StoragePath, tables: Mapping[str, pa.Table]) -> None:
         (run / "input" / f"{name}.parquet").write_table(content)
 
 
-def existing_file(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath | None:
+def find_state_table(folder: StoragePath, name: str, schema: pa.Schema) -> StoragePath | None:
     """Return a table of the stored state; None if there is none, as with an empty `name`.
 
     A missing or damaged table, or another release's, counts as none: what it held starts again. It is

@@ -61,13 +61,13 @@ class Condition(StrEnum):
     UNLOAD = (
         "unload_failed",
         "unloading failed",
-        "Some bundles were not moved, were not split, or are on another broker than planned.",
+        "Some bundles were not moved, were not split, or are on a broker other than planned.",
         "See the moves and splits in the log of the run's `report` task.",
     )
     UNFINISHED = (
         "run_failed",
         "a run failed",
-        "A task of the run failed before the gate, so nothing is moved.",
+        "The gate or an earlier task of the run failed, so nothing is moved.",
         "See the log of the failed task.",
     )
     SLOW = (
@@ -98,7 +98,7 @@ class Condition(StrEnum):
         "roll_left",
         "a rolling restart has stalled",
         "No run of pulsar_roll__<cluster> continues the rolling restart. Until the roll ends, only its moves are made.",
-        "Unpause pulsar_roll__<cluster>. If the roll's run ended or is gone, trigger a run with the roll's id as plan.",
+        "Unpause pulsar_roll__<cluster>. If the roll's run is over or deleted, start a run with the roll's id as plan.",
     )
     NO_RUN = (
         "no_run",
@@ -162,18 +162,18 @@ def judge_run(
     """Return what this run shows about each condition; `last_seen` says when an open one was last present."""
     if settings.mode is Mode.OFF:
         return dict.fromkeys(last_seen, Observation(False, why_unwatched=Reason.MODE_OFF))
-    judged = {Condition.UNSAFE: _safety(run), Condition.UNLOAD: _unloading(run), Condition.UNFINISHED: _progress(run)}
+    safety, unloads, progress = _observe_safety(run), _observe_unloads(run), _observe_progress(run)
+    judged = {Condition.UNSAFE: safety, Condition.UNLOAD: unloads, Condition.UNFINISHED: progress}
     if run.validation is not None:
-        judged[Condition.BLOCKED] = _observation_of(run.validation.reasons(Effect.BLOCK))
+        judged[Condition.BLOCKED] = _observation(run.validation.reason_counts(Effect.BLOCK))
     if run.duration_s is not None:
         slow = {Reason.RUN_TOO_LONG: 1} if run.duration_s > settings.interval_seconds else {}
-        detail = f"{run.duration_s:.0f} s, interval {settings.interval_seconds:g} s"
-        judged[Condition.SLOW] = _observation_of(slow, detail)
+        judged[Condition.SLOW] = _observation(slow, f"{run.duration_s:.0f} s, interval {settings.interval_seconds:g} s")
     judged[Condition.ROLL_LEFT] = _roll_observation(run.roll, settings, now)
     untold = roll_end_condition(run.roll) if run.roll.untold else None
     for condition in (Condition.ROLL_STOPPED, Condition.ROLL_ELSEWHERE):
         reasons = {run.roll.ended: 1} if condition is untold and run.roll.ended else {}
-        judged[condition] = _observation_of(reasons, run.roll.progress)
+        judged[condition] = _observation(reasons, run.roll.progress)
     if judged[Condition.UNLOAD] is None and Condition.UNLOAD in last_seen:
         longest = max(UNTRIED_PERIOD, UNTRIED_INTERVALS * timedelta(seconds=settings.interval_seconds))
         if not timedelta(0) <= now - last_seen[Condition.UNLOAD] <= longest:
@@ -181,7 +181,7 @@ def judge_run(
     return {condition: observation for condition, observation in judged.items() if observation is not None}
 
 
-def _observation_of(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
+def _observation(reasons: Mapping[Reason, int], detail: str = "") -> Observation:
     return Observation(True, reasons, detail) if reasons else Observation(False)
 
 
@@ -200,26 +200,26 @@ def roll_end_condition(roll: Roll) -> Condition | None:
     return Condition.ROLL_ELSEWHERE if roll.ended and roll.elsewhere else None
 
 
-def _safety(run: EndedRun) -> Observation | None:
+def _observe_safety(run: EndedRun) -> Observation | None:
     if run.validation is None or run.request is None or run.has_lowered_mode:
         return None
     if not run.acts:
         return Observation(False, why_unwatched=Reason.OBSERVE)
-    reasons = run.validation.reasons(Effect.HOLD)
+    reasons = run.validation.reason_counts(Effect.HOLD)
     if run.outcome is not None and run.outcome.verdict is Reason.PLAN_CHANGED:
         reasons = reasons | {Reason.PLAN_CHANGED: 1}
-    return _observation_of(reasons | dict.fromkeys(run.closed, 1), "; ".join(run.closed.values()))
+    return _observation(reasons | dict.fromkeys(run.closed, 1), "; ".join(run.closed.values()))
 
 
-def _unloading(run: EndedRun) -> Observation | None:
+def _observe_unloads(run: EndedRun) -> Observation | None:
     if run.outcome is None or run.request is None or run.has_lowered_mode:
         return None
     if not run.acts:
         return Observation(False, why_unwatched=Reason.OBSERVE)
     kept = {Reason.DESTINATION_KEPT: len(run.outcome.destinations_kept)} if run.outcome.destinations_kept else {}
     if run.outcome.verdict != Reason.OPEN:
-        return _observation_of(kept) if kept else None
-    ended = Counter(run.outcome.counts) + Counter(run.outcome.split_counts)
+        return _observation(kept) if kept else None
+    ended = Counter(run.outcome.move_counts) + Counter(run.outcome.split_counts)
     reasons = {code: count for code, count in ended.items() if not code.has(Trait.SETTLED | Trait.ORDERED)} | kept
     # A mapped task is listed once per wave, with the wave's number after its name.
     failed = any(
@@ -231,11 +231,11 @@ def _unloading(run: EndedRun) -> Observation | None:
     if not reasons and not ended.keys() & {Reason.MOVED, Reason.SPLIT}:
         return None
     verified = sum(move.ok for move in run.outcome.moves)
-    return _observation_of(reasons, f"{verified} of {number_of(len(run.outcome.moves), 'move')} verified")
+    return _observation(reasons, f"{verified} of {number_of(len(run.outcome.moves), 'move')} verified")
 
 
-def _progress(run: EndedRun) -> Observation | None:
-    blocked = run.validation is not None and bool(run.validation.reasons(Effect.BLOCK))
+def _observe_progress(run: EndedRun) -> Observation | None:
+    blocked = run.validation is not None and bool(run.validation.reason_counts(Effect.BLOCK))
     failed = [
         task for task in BEFORE_UNLOAD if run.states.get(task) == "failed" and not (task == "validate" and blocked)
     ]

@@ -77,7 +77,7 @@ class PendingMessage:
     incident: Incident
 
 
-def advance(state: _Open, observations: Mapping[Condition, Observation], now: datetime, run: str = "") -> _Open:
+def update_state(state: _Open, observations: Mapping[Condition, Observation], now: datetime, run: str = "") -> _Open:
     """Return the state after a run; conditions without an observation keep their state.
 
     `run` is the name of the run's folder; empty without a run. If a later run has already been checked,
@@ -121,7 +121,7 @@ def pending_messages(state: AlertsState, now: datetime, quiet_period: timedelta)
     return pending
 
 
-def with_delivered(state: _Open, message: PendingMessage) -> _Open:
+def record_delivery(state: _Open, message: PendingMessage) -> _Open:
     """Return the state after a message was delivered; a condition reported as over is dropped."""
     incidents = dict(state.incidents)
     if message.is_over:
@@ -144,7 +144,7 @@ class AlertMessage:
     kind: Literal["failure", "success"]
 
 
-def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: str) -> AlertMessage:
+def make_message(cluster: str, pending: PendingMessage, values: Sequence[str], link: str) -> AlertMessage:
     """Return the message for a condition that has started or ended; `link` leads to the run in Airflow's UI."""
     condition, incident = pending.condition, pending.incident
     detail = f" ({incident.detail})" if incident.detail else ""
@@ -154,7 +154,7 @@ def compose(cluster: str, pending: PendingMessage, values: Sequence[str], link: 
         if incident.over_at:
             lines.append(_line("Resolved", incident.over_at))
         if incident.unwatched:
-            lines.append(f"The condition is no longer checked: {incident.unwatched}: {incident.unwatched.meaning}")
+            lines.append(f"The condition is no longer checked ({incident.unwatched}): {incident.unwatched.meaning}")
     else:
         lines.append(f"What: {condition.meaning}{detail}")
     lines += ["Reasons:", *_reason_lines(incident.reasons, with_actions=not pending.is_over)]
@@ -178,17 +178,17 @@ def _reason_lines(reasons: Mapping[Reason, int], *, with_actions: bool = False) 
     return lines + ([f"  and {len(ordered) - MAX_REASONS_LISTED} more"] if len(ordered) > MAX_REASONS_LISTED else [])
 
 
-def value_lines(run: EndedRun) -> list[str]:
+def run_value_lines(run: EndedRun) -> list[str]:
     lines, summary = [], run.summary
     if summary is not None:
         if summary.score_min is not None and summary.score_max is not None:
             span = f"({summary.score_min:.1f} to {summary.score_max:.1f} %) over {number_of(summary.brokers, 'broker')}"
             lines.append(f"score range: {summary.score_range:.1f} points {span}")
         if hits := hits_text(summary):
-            lines.append(f"hits: {hits}")
+            lines.append(f"most hits of a pair: {hits}")
     if run.outcome is not None and run.outcome.moves:
         moves = run.outcome.moves
-        verified, astray = sum(move.ok for move in moves), run.outcome.counts.get(Reason.ASTRAY, 0)
+        verified, astray = sum(move.ok for move in moves), run.outcome.move_counts.get(Reason.ASTRAY, 0)
         lines.append(f"moves: {verified} of {len(moves)} verified, {astray} astray")
     if run.validation is not None and run.validation.findings:
         counts = Counter(finding.effect.value for finding in run.validation.findings)

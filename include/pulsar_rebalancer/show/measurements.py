@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import breaker_open_until
-from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
+from pulsar_rebalancer.orders.manual_plans import Drains, Question, answer_due
 from pulsar_rebalancer.orders.order import OrdersInForce, Situation
 from pulsar_rebalancer.orders.pause import pause_in_force
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
-from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, reasons_text
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import SplitOutcome, Summary
 from pulsar_rebalancer.run.request import Validation
@@ -30,7 +30,7 @@ from pulsar_rebalancer.state import COUNTING_REASONS
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.scoring import score
-from pulsar_rebalancer.strategies.shedders.registry import left_out_of, safe_profile_of
+from pulsar_rebalancer.strategies.shedders.registry import run_left_out_reasons, safe_profile_of
 from pulsar_rebalancer.texts import number_of
 
 
@@ -57,8 +57,8 @@ class Scores(NamedTuple):
 
 def scores_of(run: Snapshot) -> Scores:
     """Return a run's broker scores. Raises SnapshotError if one of the run's files cannot be read."""
-    unknown, left_out = {*run.silent_brokers, *run.validation.quarantined}, left_out_of(run)
-    samples = run.brokers_without({})
+    unknown, left_out = {*run.silent_brokers, *run.validation.quarantine_reasons}, run_left_out_reasons(run)
+    samples = run.read_broker_samples({})
     scores = {sample.broker: score(sample, run.settings) for sample in samples if sample.broker not in unknown}
     return Scores(scores, tuple(value for broker, value in scores.items() if broker not in left_out))
 
@@ -105,7 +105,7 @@ def run_measurements(cluster: str, run: StoragePath | None, outcome: Outcome | N
 def measure_orders(cluster: str, settings: Settings, orders: OrdersInForce, now: datetime) -> Iterator[Measurement]:
     """Yield measurements of operators' orders, the circuit breaker, and the plan awaiting approval."""
     at = Situation(settings, orders, now)
-    pause, until = pause_in_force(at), deadline_of(at)
+    pause, until = pause_in_force(at), answer_due(at)
     times = {
         "paused_until": pause.until if pause else None,
         "breaker_open_until": breaker_open_until(settings.breaker, orders),
@@ -132,7 +132,7 @@ def _sample_measurements(cluster: str, run: Snapshot) -> Iterable[Measurement]:
     for reason, count in Counter(finding.reason for finding in run.validation.findings).items():
         labels = {"cluster": cluster, "effect": str(reason.effect), "reason": str(reason)}
         yield Measurement.create("findings", count, counter=True, **labels)
-    holds = run.validation.reasons(Effect.HOLD) if settings.mode.may_move else {}
+    holds = run.validation.reason_counts(Effect.HOLD) if settings.mode.may_move else {}
     yield Measurement.create("holds", len(holds), cluster=cluster)
     scores = scores_of(run)
     for broker, value in scores.score_by_broker.items():
@@ -184,7 +184,7 @@ MAX_LISTED = 20
 def outcome_text(outcome: Outcome, run: StoragePath) -> str:
     """Return a few lines about the run: scores, pairs, hits, verdict, splits and moves."""
     lines = [f"Cluster {outcome.cluster}, run {run.uri}"]
-    summary = Summary.find(run)
+    summary = Summary.read_if_exists(run)
     in_force = outcome.in_force or (summary.in_force if summary else "")
     lines += [f"  state:   {in_force}"] if in_force else []
     if summary is not None:
@@ -192,13 +192,12 @@ def outcome_text(outcome: Outcome, run: StoragePath) -> str:
     lines.append(f"  verdict: {outcome.verdict}. {outcome.verdict.meaning}")
     if outcome.splits:
         done = sum(split.ok for split in outcome.splits)
-        lines.append(f"  splits:  {done} of {len(outcome.splits)} done: {counts_text(outcome.split_counts)}")
+        lines.append(f"  splits:  {done} of {len(outcome.splits)} done ({reasons_text(outcome.split_counts)})")
     lines += [f"    {split.bundle}: {split.reason} {split.error}".rstrip() for split in outcome.splits[:MAX_LISTED]]
     if outcome.moves:
-        verified = sum(move.ok for move in outcome.moves)
-        lines.append(
-            f"  moves:   {verified} of {len(outcome.moves)} on their planned broker: {counts_text(outcome.counts)}"
-        )
+        done = sum(move.ok for move in outcome.moves)
+        counted = reasons_text(outcome.move_counts)
+        lines.append(f"  moves:   {done} of {len(outcome.moves)} on their planned broker ({counted})")
     lines += [f"  clients: {outcome.client_gap.sentence}"] if outcome.client_gap else []
     for move in outcome.moves[:MAX_LISTED]:
         said = "; ".join(filter(None, (move.error, move.client_gap.text if move.client_gap else "")))
@@ -213,13 +212,13 @@ def outcome_text(outcome: Outcome, run: StoragePath) -> str:
 
 
 def _decision_lines(summary: Summary) -> list[str]:
-    scores = "no broker was judged"
+    scores = "no brokers were compared"
     if summary.score_min is not None and summary.score_max is not None:
         span = f"{summary.score_min:.1f} to {summary.score_max:.1f} % (range {summary.score_range:.1f})"
         scores = f"{span} over {number_of(summary.brokers, 'broker')}"
     drains = [
         f"  drain:   {broker}: {drain.moving} of {number_of(drain.bundles, 'bundle')} move now, "
-        f"{drain.bundles_left} later; kept in place: {counts_text(drain.stay) or 'none'}; "
+        f"{drain.bundles_left} later; kept in place: {reasons_text(drain.stay) or 'none'}; "
         f"never moved: {', '.join(drain.named) or 'none'}"
         if drain.bundles is not None
         else f"  drain:   {broker}: no load report, so its bundles are unknown"
@@ -228,7 +227,7 @@ def _decision_lines(summary: Summary) -> list[str]:
     pairs = []
     if low := _thresholds(summary).get("low"):
         pairs.append(f"  pairs:   {summary.pairs}, {summary.pairs_over} of them at least {low.gap:g} points apart")
-        pairs.append(f"  hits:    {hits_text(summary)}. {summary.counting.meaning}")
+        pairs.append(f"  hits:    {hits_text(summary)} (the most of any pair). {summary.counting.meaning}")
     return [
         f"  plan:    {summary.sentence}",
         f"  scores:  {scores}",
@@ -242,7 +241,7 @@ def _decision_lines(summary: Summary) -> list[str]:
 def hits_text(summary: Summary) -> str:
     """Return the most hits of any pair and the hits that it needs; empty for a strategy without pairs."""
     each = zip(summary.hits, _thresholds(summary).items(), strict=False)
-    return ", ".join(f"at most {have} of {threshold.hits} {kind} hits" for have, (kind, threshold) in each)
+    return ", ".join(f"{have} of {threshold.hits} {kind} hits" for have, (kind, threshold) in each)
 
 
 def _thresholds(summary: Summary) -> Mapping[str, Threshold]:

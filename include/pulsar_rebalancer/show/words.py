@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from pulsar_rebalancer.orders.roll_document import Phase
-from pulsar_rebalancer.reasons import Reason, counts_text
+from pulsar_rebalancer.reasons import Reason, reasons_text
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.texts import number_of
@@ -23,7 +23,7 @@ NOTHING_RESTARTED = "No broker has been restarted yet."
 STOPPED_IN = {
     Phase.WAITING: "{} keeps its bundles, because its turn has not begun.",
     Phase.DRAINING: "{} is released. Bundles that have left this broker stay where they are.",
-    Phase.RESTARTING: "{} is released if restarted and ready; otherwise it stays drained. Bundles stay where they are.",
+    Phase.RESTARTING: "{} is released if its restart is done; otherwise it stays drained. Bundles stay where they are.",
     Phase.RETURNING: "{} is up. Bundles that have not returned to this broker stay where they are.",
 }
 """What happens to the current broker if the rolling restart is stopped, by phase; {} is the broker."""
@@ -80,7 +80,7 @@ def order_result_text(result: Mapping[str, object]) -> str:
     words = [f"{in_force.removesuffix('.')}."] if in_force else []
     if isinstance(stopped, dict):
         finished = Counter(Reason(reason) for reason in dict(stopped.get("finished") or {}).values())
-        words.append(f"Finished: {counts_text(finished) or 'none'}.")
+        words.append(f"Finished: {reasons_text(finished) or 'none'}.")
         unfinished = [str(bundle) for bundle in stopped.get("unfinished") or ()]
         words += [f"Still in progress: {', '.join(unfinished)}."] if unfinished else []
         words.append(f"Not started: {number_of(int(stopped.get('not_begun') or 0), 'bundle')}.")

@@ -23,7 +23,7 @@ VERSION = 1
 """Version of all documents. Raise it with every change, except when a new field has a default."""
 
 
-class Versioned(BaseModel):
+class VersionedModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int = VERSION
@@ -37,12 +37,12 @@ class Versioned(BaseModel):
         version = document.get("version") if isinstance(document, Mapping) else None
         if version != VERSION:
             raise SnapshotError(
-                Reason.FILE_DAMAGED, f"{label} has version {version!r:.80}; this release reads {VERSION}"
+                Reason.FILE_DAMAGED, f"{label} has version {version!r:.80}; this release reads version {VERSION}"
             )
-        return load(cls, document, label)
+        return validate_document(cls, document, label)
 
 
-class VersionedDocument(Versioned):
+class VersionedDocument(VersionedModel):
     """A JSON document with a fixed path (`FILE`) relative to a folder, such as a run's folder."""
 
     FILE: ClassVar[str]
@@ -63,11 +63,11 @@ class VersionedDocument(Versioned):
             return None
 
     @classmethod
-    def find(cls, folder: StoragePath) -> Self | None:
+    def read_if_exists(cls, folder: StoragePath) -> Self | None:
         return cls.read(folder) if (folder / cls.FILE).exists() else None
 
 
-def load(model: type[_Model], document: Any, label: str) -> _Model:
+def validate_document(model: type[_Model], document: Any, label: str) -> _Model:
     """Validate a document, or part of one, without checking the version.
 
     Raises SnapshotError `file_damaged`; the message names a field that this release does not have.
@@ -78,7 +78,7 @@ def load(model: type[_Model], document: Any, label: str) -> _Model:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         if first["type"] == "extra_forbidden":
-            raise SnapshotError(Reason.FILE_DAMAGED, f"{label}: this release does not know field {field}") from None
+            raise SnapshotError(Reason.FILE_DAMAGED, f"{label} has field {field}, unknown to this release") from None
         raise SnapshotError(Reason.FILE_DAMAGED, f"{label} cannot be read: {field}: {first['msg']}") from None
 
 
@@ -124,6 +124,7 @@ _RUN_FOLDER = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6}Z)-[0-9a-f]{8}")
 
 
 def day_of(name: str) -> date | None:
+    """Return the day in the name of a day's folder or table; None for another name."""
     match = _DAY_FOLDER.fullmatch(name)
     try:
         return date.fromisoformat(match[1]) if match else None
@@ -132,15 +133,12 @@ def day_of(name: str) -> date | None:
 
 
 def time_of(name: str) -> datetime | None:
+    """Return the start time in the name of a run's or replay's folder; None for another name."""
     match = _RUN_FOLDER.fullmatch(name)
     try:
         return datetime.strptime(match[1], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC) if match else None
     except ValueError:
         return None
-
-
-def state_of(run: StoragePath) -> StoragePath:
-    return ClusterStorage.of_run(run).state
 
 
 @dataclass(frozen=True)
@@ -195,11 +193,11 @@ class ClusterStorage:
         Raises SnapshotError `storage_failed`.
         """
         # Names of days and runs sort by time.
-        for name in reversed(self.runs.names()):
+        for name in reversed(self.runs.entry_names()):
             day = day_of(name)
             if day is None or day > until.date():
                 continue
-            for run in reversed((self.runs / name).names()):
+            for run in reversed((self.runs / name).entry_names()):
                 at = time_of(run)
                 if at is not None and at <= until:
                     yield at, self.runs / name / run

@@ -61,18 +61,18 @@ class StoragePath:
 
     def exists(self) -> bool:
         file_system, path = self.filesystem_and_path()
-        with storage_errors(self.uri, "accessed"):
+        with convert_io_errors(self.uri, "accessed"):
             return file_system.get_file_info(path).type != pafs.FileType.NotFound
 
-    def names(self) -> list[str]:
+    def entry_names(self) -> list[str]:
         file_system, path = self.filesystem_and_path()
-        with storage_errors(self.uri, "listed"):
+        with convert_io_errors(self.uri, "listed"):
             infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True))
         return sorted(info.base_name for info in infos)
 
     def delete(self) -> None:
         file_system, path = self.filesystem_and_path()
-        with storage_errors(self.uri, "deleted"):
+        with convert_io_errors(self.uri, "deleted"):
             kind = file_system.get_file_info(path).type
             if kind == pafs.FileType.Directory:
                 file_system.delete_dir(path)
@@ -85,7 +85,7 @@ class StoragePath:
         On a local disk, only the file's owner may read it.
         """
         file_system, path = self.filesystem_and_path()
-        with storage_errors(self.uri, "written"):
+        with convert_io_errors(self.uri, "written"):
             if isinstance(file_system, pafs.LocalFileSystem):
                 _write_local(Path(path), data)
                 return
@@ -94,7 +94,7 @@ class StoragePath:
 
     def read_bytes(self) -> bytes:
         file_system, path = self.filesystem_and_path()
-        with storage_errors(self.uri, "read"), file_system.open_input_stream(path) as source:
+        with convert_io_errors(self.uri, "read"), file_system.open_input_stream(path) as source:
             return bytes(source.read())
 
     def write_json(self, document: Any) -> None:
@@ -117,14 +117,14 @@ class StoragePath:
 
         Raises SnapshotError `file_missing`, `file_damaged` or `storage_failed`.
         """
-        with storage_errors(self.uri, "read"), damage_errors(self.uri):
+        with convert_io_errors(self.uri, "read"), convert_damage_errors(self.uri):
             # Spark may mark a column as never null in one part and not in another.
             table = pa.concat_tables((part.read(columns) for part in self._parquet_files()), promote_options="default")
             table.validate(full=True)
         return table
 
     def read_batches(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
-        with storage_errors(self.uri, "read"), damage_errors(self.uri):
+        with convert_io_errors(self.uri, "read"), convert_damage_errors(self.uri):
             for part in self._parquet_files():
                 for batch in part.iter_batches(columns=columns):
                     yield pa.Table.from_batches([batch])
@@ -132,7 +132,7 @@ class StoragePath:
     def _parquet_files(self) -> Iterator[pq.ParquetFile]:
         file_system, path = self.filesystem_and_path()
         is_folder = file_system.get_file_info(path).type == pafs.FileType.Directory
-        parts = [f"{path}/{name}" for name in self.names() if name[0] not in "._"] if is_folder else [path]
+        parts = [f"{path}/{name}" for name in self.entry_names() if name[0] not in "._"] if is_folder else [path]
         for part in parts:
             # Not `pq.read_table`, which imports pandas.
             with pq.ParquetFile(part, filesystem=file_system) as source:
@@ -149,7 +149,7 @@ def json_document(data: bytes | str, label: str) -> Any:
 
 
 @contextmanager
-def storage_errors(uri: str, action: str) -> Iterator[None]:
+def convert_io_errors(uri: str, action: str) -> Iterator[None]:
     """Convert file system errors to SnapshotError `file_missing` or `storage_failed`.
 
     `action` is a participle for the message "cannot be …", such as "listed".
@@ -158,14 +158,14 @@ def storage_errors(uri: str, action: str) -> Iterator[None]:
         yield
     except OSError as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError):
-            raise SnapshotError(Reason.FILE_MISSING, f"{uri} does not exist as a file") from None
+            raise SnapshotError(Reason.FILE_MISSING, f"{uri} does not exist, or is not a file") from None
         # The error's own text may quote secrets from an address.
         why = os.strerror(error.errno) if error.errno else type(error).__name__
         raise SnapshotError(Reason.STORAGE_FAILED, f"{uri} cannot be {action}: {why}") from None
 
 
 @contextmanager
-def damage_errors(uri: str) -> Iterator[None]:
+def convert_damage_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, ValueError, OSError) as error:
@@ -175,14 +175,14 @@ def damage_errors(uri: str) -> Iterator[None]:
         raise SnapshotError(Reason.FILE_DAMAGED, f"{uri} cannot be read ({type(error).__name__})") from None
 
 
-def make_private(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Create a local folder and its parents, accessible only to the owner regardless of the umask."""
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def _write_local(path: Path, data: bytes) -> None:
-    make_private(path.parent)
+    make_private_folder(path.parent)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -196,7 +196,7 @@ def _write_local(path: Path, data: bytes) -> None:
         raise
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     FILE = "file"
     FOLDER = "folder"
     OTHER = "other"  # a symbolic link, a socket, a device: never followed, never deleted
@@ -213,7 +213,7 @@ class Entry:
     """
 
     path: str
-    kind: Kind
+    kind: EntryKind
     size: int = 0
     changed_at: datetime | None = None
 
@@ -230,13 +230,13 @@ def walk(folder: StoragePath) -> list[Entry]:
 
 def _list_entries(folder: StoragePath, *, recursive: bool) -> list[Entry]:
     file_system, path = folder.filesystem_and_path()
-    with storage_errors(folder.uri, "listed"):
+    with convert_io_errors(folder.uri, "listed"):
         if isinstance(file_system, pafs.LocalFileSystem):
             return list(_local_entries(Path(path), "", recursive=recursive))
         infos = file_system.get_file_info(pafs.FileSelector(path, allow_not_found=True, recursive=recursive))
-    kinds = {pafs.FileType.File: Kind.FILE, pafs.FileType.Directory: Kind.FOLDER}
+    kinds = {pafs.FileType.File: EntryKind.FILE, pafs.FileType.Directory: EntryKind.FOLDER}
     listed = [
-        Entry(info.path[len(path) :].strip("/"), kinds.get(info.type, Kind.OTHER), info.size or 0, info.mtime)
+        Entry(info.path[len(path) :].strip("/"), kinds.get(info.type, EntryKind.OTHER), info.size or 0, info.mtime)
         for info in infos
     ]
     return sorted(listed, key=lambda entry: entry.path)
@@ -259,21 +259,21 @@ def _local_entries(folder: Path, prefix: str, *, recursive: bool) -> Iterator[En
             continue
         changed_at = datetime.fromtimestamp(status.st_mtime, UTC)
         if stat.S_ISDIR(status.st_mode):
-            yield Entry(path, Kind.FOLDER, 0, changed_at)
+            yield Entry(path, EntryKind.FOLDER, 0, changed_at)
             if recursive:
                 yield from _local_entries(Path(child.path), f"{path}/", recursive=True)
         elif stat.S_ISREG(status.st_mode):
-            yield Entry(path, Kind.FILE, status.st_size, changed_at)
+            yield Entry(path, EntryKind.FILE, status.st_size, changed_at)
         else:
-            yield Entry(path, Kind.OTHER)
+            yield Entry(path, EntryKind.OTHER)
 
 
 def entries_below(name: str, content: Iterable[Entry]) -> list[Entry]:
     """Return the entries for a folder and all below it, with paths relative to the folder's parent."""
-    return [Entry(name, Kind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
+    return [Entry(name, EntryKind.FOLDER), *(replace(entry, path=f"{name}/{entry.path}") for entry in content)]
 
 
-def remove(root: StoragePath, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
+def delete_entries(root: StoragePath, folder: StoragePath, content: Sequence[Entry], *, is_whole: bool) -> None:
     """Delete entries from a folder, then the folder itself if it is empty.
 
     Missing entries are ignored, so a second attempt can complete an interrupted first one. Raises
@@ -285,7 +285,7 @@ def remove(root: StoragePath, folder: StoragePath, content: Sequence[Entry], *, 
         is_whole: True if `content` is everything in the folder; an object store then needs few requests.
     """
     file_system, path = folder.filesystem_and_path()
-    with storage_errors(folder.uri, "emptied"):
+    with convert_io_errors(folder.uri, "emptied"):
         if isinstance(file_system, pafs.LocalFileSystem):
             _remove_local(Path(root.filesystem_and_path()[1]), Path(path), content)
         elif is_whole:
@@ -293,14 +293,14 @@ def remove(root: StoragePath, folder: StoragePath, content: Sequence[Entry], *, 
                 file_system.delete_dir(path)
         else:
             for entry in content:
-                if entry.kind is Kind.FILE:
+                if entry.kind is EntryKind.FILE:
                     with suppress(FileNotFoundError):
                         file_system.delete_file(f"{path}/{entry.path}")
 
 
 def _remove_local(root: Path, folder: Path, content: Sequence[Entry]) -> None:
-    files = [folder / entry.path for entry in content if entry.kind is Kind.FILE]
-    folders = [folder, *(folder / entry.path for entry in content if entry.kind is Kind.FOLDER)]
+    files = [folder / entry.path for entry in content if entry.kind is EntryKind.FILE]
+    folders = [folder, *(folder / entry.path for entry in content if entry.kind is EntryKind.FOLDER)]
     _check_inside(root.resolve(), {file.parent for file in files} | set(folders))
     for file in files:
         file.unlink(missing_ok=True)

@@ -28,14 +28,14 @@ T = TypeVar("T")
 class Selector(Protocol):
     """A placement for one run of one cluster (ModularLoadManagerStrategy)."""
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+    def eligible_brokers(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         """Return the candidates from which the destination is drawn, sorted by name; empty if there are none.
 
         Each call corresponds to a call to Pulsar's `selectBroker`, so it updates averages and counters. A
         bundle is `tenant/namespace/0x…_0x…`; candidates are brokerIds, sorted by name.
         """
 
-    def add_placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placement(self, bundle: BundleSample, broker: str) -> None:
         """Record that a bundle was placed on a broker."""
 
     def placement_state(self) -> PlacementState:
@@ -45,14 +45,14 @@ class Selector(Protocol):
 class StatelessPlacement:
     """A placement that has no state and ignores where earlier bundles were placed."""
 
-    def add_placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placement(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because this placement does not depend on earlier placements."""
 
     def placement_state(self) -> PlacementState:
         return PlacementState()
 
 
-class PerCandidates(Generic[T]):
+class CandidatesCache(Generic[T]):
     """A cache for values computed from lists of candidates, found by the same list object.
 
     Nearly all bundles have the same candidates; without the cache, every broker would be examined for every
@@ -88,13 +88,13 @@ def choose_broker(seed: str, bundle: str, eligible_brokers: Sequence[str]) -> st
 
 def overloaded_brokers(sample: ClusterSample) -> set[str]:
     limit = sample.settings.overloaded_threshold / 100
-    return {broker for broker, usage in sample.usages().items() if usage > limit}
+    return {broker for broker, usage in sample.usage_by_broker().items() if usage > limit}
 
 
-class AllBut(Sequence[str]):
+class SubsetView(Sequence[str]):
     """A view of a list of brokers that omits a few of them, in the same order.
 
-    Pass the same list object while it is unchanged, for the cache in `PerCandidates`; `index_of` is each
+    Pass the same list object while it is unchanged, for the cache in `CandidatesCache`; `index_of` is each
     broker's index.
     """
 
@@ -133,9 +133,9 @@ class AllBut(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
-def base_and_omitted(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
+def all_and_omitted_brokers(candidates: Sequence[str]) -> tuple[Sequence[str], frozenset[str]]:
     """Return the full list that the candidates come from, and the brokers in it that are not candidates."""
-    if isinstance(candidates, AllBut):
+    if isinstance(candidates, SubsetView):
         return candidates.brokers, candidates.without
     return candidates, frozenset()
 
@@ -169,7 +169,7 @@ def _parsed_version(text: str | None) -> _SemanticVersion | None:
     return _SemanticVersion(tuple(int(match[n]) for n in (1, 2, 3)), not identifiers, order)
 
 
-def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:
+def allowed_brokers(policies: Policies, namespace: str, brokers: Sequence[str]) -> list[str]:
     """Return the brokers that policies permit for a namespace (LoadManagerShared.applyNamespacePolicies).
 
     These are the isolation policy's brokers, else those that no policy reserves and that accept persistent topics;
@@ -184,7 +184,7 @@ def policy_set(policies: Policies, namespace: str, brokers: Sequence[str]) -> li
     return [broker for broker in brokers if broker not in closed and policies.reserving_policy(broker) is None]
 
 
-def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
+def brokers_below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling: int) -> list[str]:
     """Return the candidates with at most `ceiling` topics; all candidates if there are none.
 
     As in LoadManagerShared.filterBrokersWithLargeTopicCount.
@@ -192,7 +192,7 @@ def below_ceiling(candidates: Sequence[str], topics: Mapping[str, int], ceiling:
     return [broker for broker in candidates if topics.get(broker, 0) <= ceiling] or list(candidates)
 
 
-def least_of_group(
+def filter_by_group(
     candidates: Sequence[str], count_by_place: Mapping[str, int], domains: Mapping[str, str]
 ) -> list[str]:
     """Return the candidates with the fewest namespaces of a group, in the domains with the fewest (if any).
@@ -203,7 +203,7 @@ def least_of_group(
         of_domain = counts_by_domain({broker: count_by_place.get(broker, 0) for broker in candidates}, domains)
         least = min(of_domain.values(), default=0)
         candidates = [broker for broker in candidates if of_domain[domains.get(broker, "")] == least]
-    return with_lowest_count(candidates, count_by_place)
+    return lowest_count_brokers(candidates, count_by_place)
 
 
 def counts_by_domain(count_by_place: Mapping[str, int], domains: Mapping[str, str]) -> Counter[str]:
@@ -213,7 +213,7 @@ def counts_by_domain(count_by_place: Mapping[str, int], domains: Mapping[str, st
     return counts
 
 
-def with_lowest_count(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
+def lowest_count_brokers(candidates: Sequence[str], counts: Mapping[str, int]) -> list[str]:
     """Return the candidates with the lowest count (LoadManagerShared.removeMostServicingBrokersForNamespace)."""
     least = min((counts.get(broker, 0) for broker in candidates), default=0)
     return [broker for broker in candidates if counts.get(broker, 0) == least]
@@ -232,7 +232,7 @@ def group_allows_leaving(candidates: Sequence[str], count_by_place: Mapping[str,
     return first == 0 or any(count_by_place.get(broker, 0) != first for broker in candidates)
 
 
-def spreads_no_worse(count_by_place: Mapping[str, int], source: str, destination: str, *, is_last: bool) -> bool:
+def keeps_group_spread(count_by_place: Mapping[str, int], source: str, destination: str, *, is_last: bool) -> bool:
     """Return whether a move keeps an anti-affinity group at least as evenly distributed (our own rule).
 
     `count_by_place` counts the namespaces by place: broker or failure domain. Unless the source's last bundle of the
@@ -257,8 +257,8 @@ class PolicyFilter:
         self._taking_part = {broker.broker for broker in by_name if broker.left_out is None}
         versions = {broker.broker: broker.version for broker in by_name}
         self._versions = versions
-        self._latest = PerCandidates(lambda candidates: latest_version_brokers(candidates, versions))
-        self._positions = PerCandidates(lambda candidates: {broker: n for n, broker in enumerate(candidates)})
+        self._latest = CandidatesCache(lambda candidates: latest_version_brokers(candidates, versions))
+        self._positions = CandidatesCache(lambda candidates: {broker: n for n, broker in enumerate(candidates)})
         self._topics = Counter({broker.broker: broker.topics for broker in by_name})
         self._most_topics = max(self._topics.values(), default=0)
         self._spread: dict[str, Counter[str]] = {group: Counter() for group in policies.groups.values()}
@@ -272,13 +272,13 @@ class PolicyFilter:
         for namespace, group in policies.groups.items():
             self._spread[group].update(self._serving.get(namespace, {}).keys())
 
-    def policy_set(self, bundle: str) -> list[str]:
+    def allowed_brokers(self, bundle: str) -> list[str]:
         """Return the brokers that policies permit for a bundle, sorted by name, without those left out."""
         namespace = namespace_of(bundle)
         # All namespaces under the same policy, or under no policy, share one list.
         ruling = self._ruling_policy(namespace)
         if ruling not in self._sets:
-            allowed = policy_set(self._policies, namespace, self._active)
+            allowed = allowed_brokers(self._policies, namespace, self._active)
             self._sets[ruling] = [broker for broker in allowed if broker in self._taking_part]
             self._members[ruling] = frozenset(self._sets[ruling])
         return self._sets[ruling]
@@ -292,30 +292,30 @@ class PolicyFilter:
 
     def candidate_brokers(self, bundle: str) -> Sequence[str]:
         """Return the brokers from which placement chooses, as in selectBroker; can include the bundle's owner."""
-        namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
-        remaining: Sequence[str] = allowed
+        namespace, allowed = namespace_of(bundle), self.allowed_brokers(bundle)
+        found: Sequence[str] = allowed
         if self._most_topics > self._settings.max_broker_topics:
-            remaining = below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
+            found = brokers_below_ceiling(allowed, self._topics, self._settings.max_broker_topics)
         if namespace in self._policies.groups:
             spread, domains = self._group_spread(namespace), self._policies.domains
-            remaining = least_of_group(remaining, spread, domains) if domains else self._with_fewest(remaining, spread)
+            found = filter_by_group(found, spread, domains) if domains else self._lowest_count_brokers(found, spread)
         if self._settings.even_distribution or namespace == SYSTEM_NAMESPACE:
-            remaining = self._with_fewest(remaining, self._serving.get(namespace, {}))
+            found = self._lowest_count_brokers(found, self._serving.get(namespace, {}))
         if self._settings.prefer_later_versions:
-            remaining = self._with_latest_version(remaining)
-        return remaining or allowed
+            found = self._latest_version_brokers(found)
+        return found or allowed
 
-    def _with_fewest(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
-        """Return the result of `fewest`; usually, only the few brokers with a count are examined, for speed."""
-        brokers, without = base_and_omitted(candidates)
+    def _lowest_count_brokers(self, candidates: Sequence[str], counts: Mapping[str, int]) -> Sequence[str]:
+        """Return the result of `lowest_count_brokers`; for speed, it usually examines only the brokers with a count."""
+        brokers, without = all_and_omitted_brokers(candidates)
         position = self._positions.get(brokers)
         serving = {broker for broker, count in counts.items() if count and broker in position} | without
         if len(serving) == len(brokers) or any(counts.get(broker, 0) < 0 for broker in serving):
-            return with_lowest_count(candidates, counts)
-        return AllBut(brokers, position, serving) if serving else candidates
+            return lowest_count_brokers(candidates, counts)
+        return SubsetView(brokers, position, serving) if serving else candidates
 
-    def _with_latest_version(self, candidates: Sequence[str]) -> Sequence[str]:
-        brokers, without = base_and_omitted(candidates)
+    def _latest_version_brokers(self, candidates: Sequence[str]) -> Sequence[str]:
+        brokers, without = all_and_omitted_brokers(candidates)
         chosen = self._latest.get(brokers)
         if not without:
             return chosen
@@ -323,14 +323,14 @@ class PolicyFilter:
         missing = without & position.keys()
         if len(missing) == len(chosen):
             return latest_version_brokers(candidates, self._versions)
-        return AllBut(chosen, position, missing) if missing else chosen
+        return SubsetView(chosen, position, missing) if missing else chosen
 
     def stay_reason(self, bundle: str, source: str) -> Reason | None:
         """Return why a bundle must stay (`policy_unknown`, `policy_forbids`, `anti_affinity`), or None.
 
         As in ModularLoadManagerImpl.shouldNamespacePoliciesUnload and shouldAntiAffinityNamespaceUnload.
         """
-        namespace, allowed = namespace_of(bundle), self.policy_set(bundle)
+        namespace, allowed = namespace_of(bundle), self.allowed_brokers(bundle)
         if namespace in self._policies.unknown:
             return Reason.POLICY_UNKNOWN
         if not any(broker != source for broker in allowed):
@@ -350,27 +350,27 @@ class PolicyFilter:
             return held
         if destination not in self._taking_part:
             return Reason.NO_DESTINATION
-        allowed, namespace = self.policy_set(bundle), namespace_of(bundle)
+        allowed, namespace = self.allowed_brokers(bundle), namespace_of(bundle)
         if destination not in self._members[self._ruling_policy(namespace)]:
             return Reason.POLICY_FORBIDS
-        ceiling = self._settings.max_broker_topics
-        if self._topics[destination] > ceiling and destination not in below_ceiling(allowed, self._topics, ceiling):
+        limit = self._settings.max_broker_topics
+        if self._topics[destination] > limit and destination not in brokers_below_ceiling(allowed, self._topics, limit):
             return Reason.TOO_MANY_TOPICS
-        if namespace in self._policies.groups and not self._spreads_no_worse(namespace, source, destination):
+        if namespace in self._policies.groups and not self._keeps_group_spread(namespace, source, destination):
             return Reason.ANTI_AFFINITY
         return None
 
-    def _spreads_no_worse(self, namespace: str, source: str, destination: str) -> bool:
+    def _keeps_group_spread(self, namespace: str, source: str, destination: str) -> bool:
         serving, spread, domains = self._serving[namespace], self._group_spread(namespace), self._policies.domains
         if serving[destination]:
             return True
         leaves = serving[source] == 1
         ends = domains.get(source, ""), domains.get(destination, "")
-        if ends[0] != ends[1] and not spreads_no_worse(counts_by_domain(spread, domains), *ends, is_last=leaves):
+        if ends[0] != ends[1] and not keeps_group_spread(counts_by_domain(spread, domains), *ends, is_last=leaves):
             return False
-        return spreads_no_worse(spread, source, destination, is_last=leaves)
+        return keeps_group_spread(spread, source, destination, is_last=leaves)
 
-    def add_placed(self, bundle: BundleSample, destination: str) -> None:
+    def add_placement(self, bundle: BundleSample, destination: str) -> None:
         namespace = namespace_of(bundle.bundle)
         # The source keeps its reported number of topics: Pulsar does not lower it before the next report.
         self._topics[destination] += bundle.topics

@@ -26,14 +26,14 @@ _FIRST_OF_40, _FIRST = (4, 0, 10), (4, 2, 1)
 
 
 class CapacityCheck(Protocol):
-    """An additional check that can reject a unit (see `move_units`), given the units accepted so far."""
+    """An additional check that can reject a unit (see `group_into_units`), given the units accepted so far."""
 
-    def moves_with_room(self, unit: list[CandidateMove]) -> list[CandidateMove]:
+    def fit_to_capacity(self, unit: list[CandidateMove]) -> list[CandidateMove]:
         """Return the unit with its old or new destinations, or with the reason why it must not be moved."""
         ...
 
-    def add_taken(self, unit: list[CandidateMove]) -> None:
-        """Count an accepted unit, which must be a result of `fitted_moves`."""
+    def record_taken_moves(self, unit: list[CandidateMove]) -> None:
+        """Count an accepted unit, which must be a result of `fit_to_capacity`."""
         ...
 
 
@@ -52,18 +52,18 @@ def apply_caps(
     before each wave. Under `needs_waves`, the n-th move of a hash range is in wave n instead. Caps do not affect hit
     counters. If both a cap and `capacity` (an additional check) reject a unit, the cap is the reason.
     """
-    taken, result = move_units(moves)
-    caps = _Caps(settings, groups, counts_ranges=bool(taken) and needs_waves(brokers))
+    taken, result = group_into_units(moves)
+    caps = _CapCounters(settings, groups, counts_ranges=bool(taken) and needs_waves(brokers))
     for unit in taken:
-        fitted = capacity.moves_with_room(unit) if capacity else unit
+        fitted = capacity.fit_to_capacity(unit) if capacity else unit
         capped = caps.capped_moves(fitted if fitted[0].is_taken else unit, is_counted=fitted[0].is_taken)
         if capacity and capped[0].is_taken and fitted[0].is_taken:
-            capacity.add_taken(capped)
+            capacity.record_taken_moves(capped)
         result += capped if fitted[0].is_taken or not capped[0].is_taken else fitted
-    return by_pair_and_rank(result)
+    return sort_by_pair_rank(result)
 
 
-def move_units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
+def group_into_units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]], list[CandidateMove]]:
     """Return the units of accepted moves, sorted by pair and rank, and all other moves.
 
     A unit is an accepted bundle with the bundles that move back in exchange for it; without the exchange, it
@@ -72,7 +72,7 @@ def move_units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]
     taken: list[list[CandidateMove]] = []
     others: list[CandidateMove] = []
     first: CandidateMove | None = None
-    for move in by_pair_and_rank(moves):
+    for move in sort_by_pair_rank(moves):
         if move.reason is not _TAKEN:
             others.append(move)
             first = None
@@ -84,11 +84,11 @@ def move_units(moves: Iterable[CandidateMove]) -> tuple[list[list[CandidateMove]
     return taken, others
 
 
-def by_pair_and_rank(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
+def sort_by_pair_rank(moves: Iterable[CandidateMove]) -> list[CandidateMove]:
     return sorted(moves, key=attrgetter("pair", "rank"))
 
 
-class _Caps:
+class _CapCounters:
     def __init__(self, settings: Settings, groups: Mapping[str, str], *, counts_ranges: bool) -> None:
         self._settings = settings
         self._groups = groups

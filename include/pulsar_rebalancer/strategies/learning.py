@@ -21,7 +21,7 @@ import numpy as np
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.tables import BrokerSample, java_sum
-from pulsar_rebalancer.state import NOTHING_LEARNED, SETTLED, Learned, LearnedBroker
+from pulsar_rebalancer.state import NOTHING_LEARNED, SETTLED, LearnedBroker, LearnedValues
 from pulsar_rebalancer.strategies.scoring import relative_limits, score
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class BundleSums(NamedTuple):
     deviation_sum: float = 0.0
 
 
-class Correction(NamedTuple):
+class CostCorrection(NamedTuple):
     """Factors that correct the costs of a broker's bundles and their variances P.
 
     A cost changes by `cost_factor` P (x - u); its variance decreases by `variance_factor` P^2 (x - u)^2.
@@ -76,9 +76,9 @@ class Correction(NamedTuple):
 class LearningResult(NamedTuple):
     """The values known after a sample, by broker; `correction_by_broker` omits brokers that are left out."""
 
-    learned: Learned = NOTHING_LEARNED
+    learned: LearnedValues = NOTHING_LEARNED
     sums: Mapping[str, BundleSums] = MappingProxyType({})
-    correction_by_broker: Mapping[str, Correction] = MappingProxyType({})
+    correction_by_broker: Mapping[str, CostCorrection] = MappingProxyType({})
 
 
 def step_size(per_minute: float, minutes: float, samples: float) -> float:
@@ -96,7 +96,7 @@ def sample_weights(samples: npt.NDArray[np.float64], minutes: float) -> tuple[np
 
 
 def learn(
-    learned: Learned,
+    learned: LearnedValues,
     brokers: Sequence[BrokerSample],
     sums: Mapping[str, BundleSums],
     recent_moves: Iterable[RecentMove],
@@ -106,7 +106,7 @@ def learn(
     """Learn from a sample, and return the resulting values; those of unlisted brokers are forgotten.
 
     Args:
-        learned: values known after the last counted sample (`learned_before`).
+        learned: values known after the last counted sample (`learned_before_sample`).
         recent_moves: moves that were carried out in the last `SETTLED` minutes.
         minutes: time since the last counted sample, at least the interval.
     """
@@ -123,23 +123,23 @@ def learn(
     if rate > 0:
         of_one = java_sum(max((scores[name] - idle) * limits[name], 0.1) for name in usable) / rate
         points += step_size(_POINTS, minutes, samples) * (of_one - points)
-    known = {of.broker: learned.brokers.get(of.broker, LearnedBroker()).of_process(of.started_at) for of in brokers}
+    known = {of.broker: learned.brokers.get(of.broker, LearnedBroker()).for_process(of.started_at) for of in brokers}
     # A broker that restarted came and went, even if it was never missing. In a gap, anything may have.
     ages, before_ages = ({name: broker.samples for name, broker in of.items()} for of in (known, learned.brokers))
     disturbed = learned.samples and (ages != before_ages or minutes > longest)
     calm = 0.0 if disturbed else min(learned.quiet + minutes, SETTLED)
-    after = _with_persistence(replace(learned, samples=samples, points=points, idle=idle, quiet=calm), sums, minutes)
+    after = _update_persistence(replace(learned, samples=samples, points=points, idle=idle, quiet=calm), sums, minutes)
     quiet = {end: move.minutes for move in sorted(recent_moves, key=lambda move: -move.minutes) for end in move[:2]}
     corrections = {}
     for name, now in scores.items():
-        seen = _Observed(
+        seen = _ObservedBroker(
             now, points / limits[name], sums.get(name, BundleSums()), quiet.get(name, SETTLED), name not in old
         )
-        known[name], corrections[name] = _learn_broker(known[name], seen, after, minutes)
+        known[name], corrections[name] = _update_learned_broker(known[name], seen, after, minutes)
     return LearningResult(replace(after, brokers=known), sums, corrections)
 
 
-def _with_persistence(learned: Learned, sums: Mapping[str, BundleSums], minutes: float) -> Learned:
+def _update_persistence(learned: LearnedValues, sums: Mapping[str, BundleSums], minutes: float) -> LearnedValues:
     weight = step_size(_PERSISTENCE_STEP, minutes, learned.samples)
     lasted, deviation = (
         before + weight * (java_sum(getattr(of, name) for of in sums.values()) - before)
@@ -150,7 +150,7 @@ def _with_persistence(learned: Learned, sums: Mapping[str, BundleSums], minutes:
     return replace(learned, lasted=lasted, deviation=deviation, persistence=persistence)
 
 
-class _Observed(NamedTuple):
+class _ObservedBroker(NamedTuple):
     """A broker in a sample: points per msg/s, minutes since its last move, whether its score is up to date."""
 
     score: float
@@ -160,10 +160,10 @@ class _Observed(NamedTuple):
     is_fresh: bool
 
 
-def _learn_broker(
-    broker: LearnedBroker, observed: _Observed, learned: Learned, minutes: float
-) -> tuple[LearnedBroker, Correction]:
-    samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, Correction()
+def _update_learned_broker(
+    broker: LearnedBroker, observed: _ObservedBroker, learned: LearnedValues, minutes: float
+) -> tuple[LearnedBroker, CostCorrection]:
+    samples, residual, variance, correction = broker.samples + 1, broker.residual, broker.variance, CostCorrection()
     if observed.quiet_minutes >= LAG_MINUTES or not broker.samples:
         unexplained = observed.score - learned.idle - observed.points_per_rate * observed.bundle_sums.rate_sum
         residual += step_size(_RESIDUAL, minutes, samples) * (unexplained - residual)
@@ -172,7 +172,7 @@ def _learn_broker(
         error = observed.score - broker.score - observed.points_per_rate * observed.bundle_sums.change_sum
         variance += step_size(_VARIANCE, minutes, samples) * (error**2 - variance)
         expected = observed.points_per_rate**2 * observed.bundle_sums.doubt_sum + 3 * variance + 0.5
-        correction = Correction(observed.points_per_rate * error / expected, observed.points_per_rate**2 / expected)
+        correction = CostCorrection(observed.points_per_rate * error / expected, observed.points_per_rate**2 / expected)
     usual = broker.score + step_size(_SCORE, minutes, samples) * (observed.score - broker.score)
     return LearnedBroker(samples, residual, usual, variance, broker.started), correction
 
@@ -227,7 +227,7 @@ class BundleCosts(NamedTuple):
         deviation = (self.cost * (self.quick_rate - self.hour_rate)) ** 2
         return *of_sample, self.cost * self.quick_rate, self.cost * self.hour_rate, lasted, deviation
 
-    def loads(self, persistence: float) -> Floats:
+    def expected_loads(self, persistence: float) -> Floats:
         return self.cost * (self.hour_rate + persistence * (self.quick_rate - self.hour_rate))
 
     def with_correction(self, change: Floats, gain: Floats, shrinkage: Floats) -> Self:

@@ -18,16 +18,16 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import BrokerSample, java_sum
 from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.candidates import (
-    AllBut,
-    PerCandidates,
+    CandidatesCache,
     PolicyFilter,
     Selector,
     StatelessPlacement,
-    base_and_omitted,
+    SubsetView,
+    all_and_omitted_brokers,
     choose_broker,
     overloaded_brokers,
 )
-from pulsar_rebalancer.strategies.caps import by_pair_and_rank, move_units
+from pulsar_rebalancer.strategies.caps import group_into_units, sort_by_pair_rank
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample
 from pulsar_rebalancer.strategies.shedders.registry import placement_of
 
@@ -50,20 +50,20 @@ class RoundRobin:
     def __init__(self, state: PlacementState) -> None:
         self._count = state.count
         self._brokers: Sequence[str] = state.brokers
-        self._members = PerCandidates(frozenset)
+        self._members = CandidatesCache(frozenset)
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> list[str]:
+    def eligible_brokers(self, bundle: str, candidates: Sequence[str]) -> list[str]:
         if not candidates:
             return []
         index = self._count % len(candidates)
         self._count = 0 if self._count == MAX_COUNTER else self._count + 1
-        members = candidates if isinstance(candidates, AllBut) else self._members.get(candidates)
+        members = candidates if isinstance(candidates, SubsetView) else self._members.get(candidates)
         if len(self._brokers) != len(candidates) or self._brokers[index] not in members:
             self._brokers = candidates
         return [self._brokers[index]]
 
-    def add_placed(self, bundle: BundleSample, broker: str) -> None:
-        """Do nothing, because `eligible` has advanced the counter."""
+    def add_placement(self, bundle: BundleSample, broker: str) -> None:
+        """Do nothing, because `eligible_brokers` has advanced the counter."""
 
     def placement_state(self) -> PlacementState:
         return PlacementState(count=self._count, brokers=tuple(self._brokers))
@@ -78,7 +78,7 @@ class LeastLongTermMessageRate:
     def __init__(self, sample: ClusterSample) -> None:
         self._sample = sample
         self._preallocated: dict[str, dict[str, float]] = defaultdict(dict)
-        self._queues = PerCandidates(lambda candidates: _RateQueue(candidates, self._rates, overloaded_brokers(sample)))
+        self._queues = CandidatesCache(lambda brokers: _RateQueue(brokers, self._rates, overloaded_brokers(sample)))
 
     @cached_property
     def _reported_rate_by_broker(self) -> Mapping[str, float]:
@@ -88,11 +88,11 @@ class LeastLongTermMessageRate:
     def _rates(self) -> dict[str, float]:
         return dict(self._reported_rate_by_broker)
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        brokers, without = base_and_omitted(candidates)
+    def eligible_brokers(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        brokers, without = all_and_omitted_brokers(candidates)
         return self._queues.get(brokers).least_loaded_brokers(without) or candidates
 
-    def add_placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placement(self, bundle: BundleSample, broker: str) -> None:
         """Add the bundle's rate to its broker's rate (BrokerData.preallocatedBundleData)."""
         given = self._preallocated[broker]
         rate = bundle.long_term_msg_rate
@@ -121,25 +121,25 @@ class _RateQueue:
     def least_loaded_brokers(self, excluded_brokers: Collection[str]) -> list[str]:
         """Return the brokers with the lowest rate, sorted by name; empty if all are overloaded or left out."""
         # Placing a bundle only raises rates: brokers that had the smallest rate come first while any still has it.
-        self._least = self._next_of_equal_rate([entry for entry in self._least if self._is_present(entry)])
+        self._least = self._pop_lowest_rates([entry for entry in self._least if self._is_current(entry)])
         brokers = [broker for _, broker in self._least if broker not in excluded_brokers]
         passed_over: list[tuple[float, str]] = []
         while not brokers and self._heap:
-            following = self._next_of_equal_rate([])
+            following = self._pop_lowest_rates([])
             brokers = [broker for _, broker in following if broker not in excluded_brokers]
             passed_over += following
         for entry in passed_over:
             heappush(self._heap, entry)
         return sorted(brokers)
 
-    def _next_of_equal_rate(self, entries: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    def _pop_lowest_rates(self, entries: list[tuple[float, str]]) -> list[tuple[float, str]]:
         while self._heap and (not entries or self._heap[0][0] <= entries[0][0]):
             entry = heappop(self._heap)
-            if self._is_present(entry) and entry not in entries[-1:]:
+            if self._is_current(entry) and entry not in entries[-1:]:
                 entries.append(entry)
         return entries
 
-    def _is_present(self, entry: tuple[float, str]) -> bool:
+    def _is_current(self, entry: tuple[float, str]) -> bool:
         """Return whether an entry is current; outdated ones stay in the heap when a rate changes."""
         return entry[0] == self._rates.get(entry[1], 0.0)
 
@@ -153,7 +153,7 @@ class LeastResourceUsageWithWeight:
     """The modular load manager's version (impl.LeastResourceUsageWithWeight): it computes averages itself."""
 
     def __init__(self, sample: ClusterSample, state: PlacementState) -> None:
-        usage = sample.usages()
+        usage = sample.usage_by_broker()
         self._row_of = {broker: row for row, broker in enumerate(usage)}
         self._usage = np.fromiter(usage.values(), float)
         self._sample = sample
@@ -161,18 +161,18 @@ class LeastResourceUsageWithWeight:
         self._difference = sample.settings.usage_difference / 100
         self._averages = np.array([state.averages.get(broker, np.nan) for broker in usage], float)
         # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
-        self._others = {b: mean for b, mean in state.averages.items() if b in sample.columns.names and b not in usage}
-        self._rows = PerCandidates(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
-        self._eligible = PerCandidates(self._eligible_brokers)
+        self._others = {b: old for b, old in state.averages.items() if b in sample.all_brokers.names and b not in usage}
+        self._rows = CandidatesCache(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
+        self._cache = CandidatesCache(self._eligible_brokers)
 
     @cached_property
     def _is_counted_in_full(self) -> npt.NDArray[np.bool_]:
         # An idle broker's past is meaningless: each of its samples counts in full.
         return np.array([_is_idle(broker) for broker in self._sample.compared_brokers], bool)
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        """Update the candidates' averages, and return those that are eligible (see `below_average`)."""
-        return self._step(candidates)[0] if isinstance(candidates, AllBut) else next(self._eligible.get(candidates))
+    def eligible_brokers(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        """Update the candidates' averages, and return those that are eligible (see `candidates_below_average`)."""
+        return self._step(candidates)[0] if isinstance(candidates, SubsetView) else next(self._cache.get(candidates))
 
     def _eligible_brokers(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
         while True:
@@ -190,9 +190,9 @@ class LeastResourceUsageWithWeight:
         moved = before * self._history + (1 - self._history) * usage
         after = np.where(self._is_counted_in_full[rows] | np.isnan(before), usage, moved)
         self._averages[rows] = after
-        return below_average(candidates, after, self._difference), np.array_equal(before, after)
+        return candidates_below_average(candidates, after, self._difference), np.array_equal(before, after)
 
-    def add_placed(self, bundle: BundleSample, broker: str) -> None:
+    def add_placement(self, bundle: BundleSample, broker: str) -> None:
         """Do nothing, because only load reports change the usage."""
 
     def placement_state(self) -> PlacementState:
@@ -211,26 +211,26 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
         averages = {broker.broker: broker.load_average for broker in sample.compared_brokers}
         self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
         self._difference = sample.settings.usage_difference / 100
-        self._of_each = PerCandidates(self._reported_averages)
-        self._eligible = PerCandidates(self._eligible_brokers)
+        self._of_each = CandidatesCache(self._reported_averages)
+        self._cache = CandidatesCache(self._eligible_brokers)
 
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        return self._eligible_brokers(candidates) if isinstance(candidates, AllBut) else self._eligible.get(candidates)
+    def eligible_brokers(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+        return self._eligible_brokers(candidates) if isinstance(candidates, SubsetView) else self._cache.get(candidates)
 
     def _reported_averages(self, brokers: Sequence[str]) -> Floats:
         return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
 
     def _eligible_brokers(self, candidates: Sequence[str]) -> Sequence[str]:
-        return below_average(candidates, candidate_values(candidates, self._of_each), self._difference)
+        return candidates_below_average(candidates, candidate_values(candidates, self._of_each), self._difference)
 
 
-def candidate_values(candidates: Sequence[str], cache: PerCandidates[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    if isinstance(candidates, AllBut):
+def candidate_values(candidates: Sequence[str], cache: CandidatesCache[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    if isinstance(candidates, SubsetView):
         return np.delete(cache.get(candidates.brokers), candidates.positions)
     return cache.get(candidates)
 
 
-def below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
+def candidates_below_average(candidates: Sequence[str], usage: Floats, difference: float) -> Sequence[str]:
     """Return the candidates at least `difference` below the average; all candidates if there are none.
 
     Usage 1 is 100 percent; NaN is unknown and not in the average.
@@ -239,7 +239,7 @@ def below_average(candidates: Sequence[str], usage: Floats, difference: float) -
     # Values are added one by one, which `np.sum` does not do.
     average = np.cumsum(known)[-1] / len(known) if len(known) else np.nan
     is_below = usage + difference <= average
-    if isinstance(candidates, AllBut):
+    if isinstance(candidates, SubsetView):
         of_all = np.zeros(len(candidates.brokers), bool)
         of_all[np.delete(np.arange(len(of_all)), candidates.positions)] = is_below
         return [candidates.brokers[row] for row in np.flatnonzero(of_all).tolist()] or candidates
@@ -251,7 +251,7 @@ def _is_idle(broker: BrokerSample) -> bool:
 
 
 class AvgPlacement(StatelessPlacement):
-    def eligible(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
+    def eligible_brokers(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
         return candidates
 
 
@@ -263,12 +263,12 @@ def make_selector(sample: ClusterSample, state: PlacementState) -> Selector:
         return AvgPlacement()
     if name is Placement.LEAST_RATE:
         return LeastLongTermMessageRate(sample)
-    if not sample.columns.report_age_by_broker.keys() <= sample.left_out.keys():  # the extensible load manager
+    if not sample.all_brokers.report_age_by_broker.keys() <= sample.left_out_reasons.keys():  # extensible load manager
         return ExtensibleLeastResourceUsageWithWeight(sample)
     return LeastResourceUsageWithWeight(sample, state)
 
 
-def place_candidates(
+def choose_destinations(
     sample: ClusterSample,
     moves: Iterable[CandidateMove],
     policy_filter: Callable[[], PolicyFilter],
@@ -285,12 +285,12 @@ def place_candidates(
     selectBroker, but Pulsar does not check planned destinations. The same `seed` gives the same plan.
     """
     chooser = make_selector(sample, state)
-    taken, placed = move_units(moves)
+    taken, placed = group_into_units(moves)
     if not taken:  # as in most samples: neither the policies nor the loads matter
-        return by_pair_and_rank(placed), chooser.placement_state()
+        return sort_by_pair_rank(placed), chooser.placement_state()
     policies, hot = policy_filter(), overloaded_brokers(sample)
     for unit in taken:
-        destinations = [_destination(move, policies, chooser, hot, seed) for move in unit]
+        destinations = [_destination_or_reason(move, policies, chooser, hot, seed) for move in unit]
         refused = next((reason for reason in destinations if isinstance(reason, Reason)), None)
         if refused is not None:
             placed += [move._replace(reason=refused) for move in unit]
@@ -298,12 +298,12 @@ def place_candidates(
         for move, destination in zip(unit, destinations, strict=True):
             placed.append(move._replace(destination=destination))
             bundle = sample.bundles.find(move.source, move.bundle)
-            chooser.add_placed(bundle, destination)
-            policies.add_placed(bundle, destination)
-    return by_pair_and_rank(placed), chooser.placement_state()
+            chooser.add_placement(bundle, destination)
+            policies.add_placement(bundle, destination)
+    return sort_by_pair_rank(placed), chooser.placement_state()
 
 
-def _destination(
+def _destination_or_reason(
     move: CandidateMove, policy_filter: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
 ) -> str | Reason:
     if move.destination == move.source:
@@ -322,7 +322,7 @@ def _destination(
 def _choose_destination(
     bundle: str, policy_filter: PolicyFilter, selector: Selector, overloaded_names: Collection[str], seed: str
 ) -> str | None:
-    first = choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.candidate_brokers(bundle)))
-    if first not in overloaded_names:
-        return first
-    return choose_broker(seed, bundle, selector.eligible(bundle, policy_filter.policy_set(bundle))) or first
+    best = choose_broker(seed, bundle, selector.eligible_brokers(bundle, policy_filter.candidate_brokers(bundle)))
+    if best not in overloaded_names:
+        return best
+    return choose_broker(seed, bundle, selector.eligible_brokers(bundle, policy_filter.allowed_brokers(bundle))) or best

@@ -113,26 +113,26 @@ class ClusterSample:
     brief: bool = False
 
     @cached_property
-    def columns(self) -> Brokers:
+    def all_brokers(self) -> Brokers:
         return Brokers.wrap(self.brokers)
 
     @property
     def compared_brokers(self) -> list[BrokerSample]:
         """Return the brokers that are not left out, sorted by name."""
-        return self.columns.compared_brokers
+        return self.all_brokers.compared_brokers
 
-    def usages(self) -> Mapping[str, float]:
+    def usage_by_broker(self) -> Mapping[str, float]:
         """Return the weighted usage of the brokers that are not left out, sorted by name; 1 is 100 percent."""
-        return self.columns.usage_by_broker(self.settings)
+        return self.all_brokers.usage_by_broker(self.settings)
 
     @property
-    def left_out(self) -> Mapping[str, Reason]:
+    def left_out_reasons(self) -> Mapping[str, Reason]:
         """Return the brokers that can be neither source nor destination, each with the reason."""
-        return self.columns.left_out_reasons
+        return self.all_brokers.left_out_reasons
 
     def broker(self, name: str) -> BrokerSample:
         """Return a broker; raises KeyError if the cluster does not list it."""
-        return self.columns.find_broker(name)
+        return self.all_brokers.find_broker(name)
 
     def traffic(self, broker: str, measure: Measure) -> float:
         """Return a broker's traffic in msg/s or bytes/s, with what this run's drains add."""
@@ -260,7 +260,7 @@ class SheddingResult(NamedTuple):
 
 
 def left_out_decisions(sample: ClusterSample) -> list[Decision]:
-    return [Decision(name, reason) for name, reason in sorted(sample.left_out.items())]
+    return [Decision(name, reason) for name, reason in sorted(sample.left_out_reasons.items())]
 
 
 def used_score_by_broker(
@@ -298,11 +298,11 @@ def hits_after(decisions: Iterable[Decision]) -> dict[str, HitCount]:
     return {broker: hit for broker, hit in sorted(counts.items()) if hit != HitCount()}
 
 
-def amount(measure: Measure, value: float) -> str:
+def amount_text(measure: Measure, value: float) -> str:
     return f"{value:,.0f} msg/s" if measure is Measure.RATE else f"{value / MIB:,.2f} MiB/s"
 
 
-def gap_and_hits(pair: Decision) -> str:
+def gap_and_hits_text(pair: Decision) -> str:
     hits = f"{pair.low_hits} low and {pair.high_hits} high hits"
     return f"{pair.source} is {pair.gap:.1f} points above {pair.destination}, {hits}"
 
@@ -310,7 +310,7 @@ def gap_and_hits(pair: Decision) -> str:
 def moves_text(moves: Sequence[CandidateMove]) -> str:
     if not moves:
         return "no bundle"
-    traffic = amount(moves[0].measure, math.fsum(move.traffic for move in moves))
+    traffic = amount_text(moves[0].measure, math.fsum(move.traffic for move in moves))
     return f"{number_of(len(moves), 'bundle')} with {traffic}"
 
 

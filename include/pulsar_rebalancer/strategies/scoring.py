@@ -14,7 +14,7 @@ import numpy as np
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import BrokerSample, Measure, ResourceUsage
-from pulsar_rebalancer.state import Learned
+from pulsar_rebalancer.state import LearnedValues
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -174,7 +174,7 @@ def smooth(average: float | None, sample: float, settings: Settings) -> float:
     return sample if average is None else average * history + (1 - history) * sample
 
 
-def score_by_broker_after(
+def predict_scores(
     scores: Mapping[str, float], moves: Iterable[CandidateMove], source_traffic: Mapping[str, float]
 ) -> dict[str, float]:
     """Return predicted scores in percent, assuming that scores are proportional to traffic.
@@ -225,9 +225,9 @@ def bottleneck_of(brokers: Iterable[BrokerSample], settings: Settings) -> str:
     return max(sums, key=sums.__getitem__)
 
 
-def learned_before(
-    learned: Learned, brokers: Iterable[BrokerSample], settings: Settings, *, is_counted: bool
-) -> Learned:
+def learned_before_sample(
+    learned: LearnedValues, brokers: Iterable[BrokerSample], settings: Settings, *, is_counted: bool
+) -> LearnedValues:
     """Return the values learned before a sample; empty if the sample changes the bottleneck.
 
     A sample that does not count changes it only if nothing has been learned yet.
@@ -236,4 +236,5 @@ def learned_before(
         return learned
     now = bottleneck_of(brokers, settings)
     others = learned.others + 1 if now != learned.bottleneck else 0
-    return replace(learned, others=others) if learned.samples and others < LASTING_SAMPLES else Learned(bottleneck=now)
+    is_kept = learned.samples and others < LASTING_SAMPLES
+    return replace(learned, others=others) if is_kept else LearnedValues(bottleneck=now)

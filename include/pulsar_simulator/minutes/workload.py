@@ -23,7 +23,7 @@ _LEAST_FACTOR = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class OnOff:
+class OnOffTopics:
     """Topics that alternate between busy and idle periods.
 
     While a topic is busy, it carries `(on + off) / on` times its mean, which keeps its long-term mean unchanged.
@@ -103,7 +103,7 @@ class Workload:
     """
 
     bundles: BundleColumns
-    on_off: tuple[OnOff, ...] = ()
+    on_off: tuple[OnOffTopics, ...] = ()
     spikes: tuple[Spike, ...] = ()
     seed: int = 1
     series: Floats | None = field(default=None, repr=False)
@@ -113,14 +113,14 @@ class Workload:
         """Return the traffic offered in a minute (counted from 0), in msg/s and bytes/s per bundle."""
         number, row = divmod(minute, BLOCK_MINUTES)
         if self._block is None or self._block[0] != number:
-            self._block = (number, *self._factors(number))
+            self._block = (number, *self._block_factors(number))
         _, published, delivered = self._block
         columns = self.bundles
         rate_in = columns.msg_rate_in * published[row]
         rate_out = columns.msg_rate_in * columns.fan_out * delivered[row]
         return Rates(rate_in, rate_out, rate_in * columns.msg_size, rate_out * columns.msg_size)
 
-    def _factors(self, number: int) -> tuple[Floats, Floats]:
+    def _block_factors(self, number: int) -> tuple[Floats, Floats]:
         """Return the factors applied to published and delivered messages, one row per minute of a block."""
         columns, count = self.bundles, len(self.bundles.names)
         minutes = np.arange(number * BLOCK_MINUTES, (number + 1) * BLOCK_MINUTES)

@@ -20,7 +20,7 @@ from pulsar_rebalancer.config.field_types import DEFAULT_STRATEGY, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError, SettingsError, SnapshotError
 from pulsar_rebalancer.pulsar import AdminConnection
-from pulsar_rebalancer.reasons import Effect, Reason, Trait, counts_text
+from pulsar_rebalancer.reasons import Effect, Reason, Trait, reasons_text
 from pulsar_rebalancer.run.outcome import Outcome
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
@@ -28,7 +28,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.sample import Threshold
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
 from pulsar_rebalancer.texts import number_of
-from pulsar_rebalancer_airflow.embedded import EmbeddedError, local_airflow
+from pulsar_rebalancer_airflow.embedded import MakeRunError, local_airflow
 from pulsar_rebalancer_airflow.embedded.airflow_home import CHECKOUT, AirflowHome, lock_folder
 from pulsar_rebalancer_airflow.embedded.local_airflow import ENDING_SIGNALS, DagRun, LocalAirflow, Processes
 from pulsar_rebalancer_airflow.options import PAGE_ROUTE, PREFIX
@@ -105,10 +105,10 @@ def _verdict_text(summary: Summary, outcome: Outcome) -> str:
         verified = sum(move.ok for move in outcome.moves)
         others: dict[Reason, int] = {
             reason: count
-            for reason, count in outcome.counts.items()
+            for reason, count in outcome.move_counts.items()
             if reason not in (Reason.MOVED, Reason.ALREADY_THERE)
         }
-        named = f", {counts_text(others)}" if others else ""
+        named = f", {reasons_text(others)}" if others else ""
         return f"fired: {verified} of {number_of(len(outcome.moves), 'bundle')} moved and verified{named}"
     if summary.bundles_taken:
         return f"would move {number_of(summary.bundles_taken, 'bundle')}. {outcome.verdict.meaning}"
@@ -123,10 +123,10 @@ def _failure_text(airflow: LocalAirflow, dag_id: str, run_id: str, uri: str | No
     tasks = [task["task_id"] for task in airflow.tasks(dag_id, run_id) if task["state"] == "failed"]
     where = ", ".join(tasks) or "the run"
     if uri and (StoragePath(uri) / "validation.json").exists():
-        blocks = Validation.read(StoragePath(uri)).reasons(Effect.BLOCK)
+        blocks = Validation.read(StoragePath(uri)).reason_counts(Effect.BLOCK)
         if blocks:
             return f"{where}: " + " ".join(f"{code}: {Reason(code).meaning} {Reason(code).action}" for code in blocks)
-    return f"{where} failed; see its log in the UI"
+    return f"{where} failed; see the log in the UI"
 
 
 _CONNECTION_ID = "pulsar_admin_embedded"
@@ -151,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
                 return _run(args, processes)
             except KeyboardInterrupt:
                 _say("stopping all processes")
-    except (EmbeddedError, RebalancerError) as error:
+    except (MakeRunError, RebalancerError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # the signal arrived as the shutdown began, and interrupted it
@@ -162,18 +162,18 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
     parser.add_argument("--once", action="store_true", help="exit once bundles have moved and the cluster is balanced")
-    parser.add_argument("--pulsar", metavar="URL", help="observe this cluster instead of a simulated one")
+    parser.add_argument("--pulsar", metavar="URL", help="observe this broker's cluster instead of a simulated one")
     # Plain strings: the clusters file is YAML, which knows no enumeration.
     strategies = [strategy.value for strategy in Strategy]
-    parser.add_argument("--strategy", choices=strategies, default=DEFAULT_STRATEGY, help="the shedder")
-    parser.add_argument("--brokers", type=int, metavar="N", default=8, help="number of simulated brokers (8)")
+    parser.add_argument("--strategy", choices=strategies, default=DEFAULT_STRATEGY, help="the shedder to use")
+    parser.add_argument("--brokers", type=int, metavar="N", default=8, help="number of simulated brokers (default: 8)")
     parser.add_argument("--interval", type=float, metavar="S", help="seconds between runs (15; 60 with --pulsar)")
-    parser.add_argument("--folder", type=Path, default=CHECKOUT / ".run", help="folder for all files (.run)")
+    parser.add_argument("--folder", type=Path, default=CHECKOUT / ".run", help="folder for all files (default: .run)")
     return parser
 
 
 def _run(args: argparse.Namespace, processes: Processes) -> int:
-    name, entry, connection = _own_cluster(args) if args.pulsar else _simulated_cluster(args, processes)
+    name, entry, connection = _existing_cluster(args) if args.pulsar else _start_simulated_cluster(args, processes)
     archive = cached_archive(CHECKOUT / ".cache", lambda: _say("preparing Spark's class archive (once, half a minute)"))
     home = AirflowHome(
         folder=args.folder / name,
@@ -195,7 +195,7 @@ def _run(args: argparse.Namespace, processes: Processes) -> int:
     return _watch_runs(airflow, dag_id, one_run=args.once, may_act=not args.pulsar)
 
 
-def _simulated_cluster(
+def _start_simulated_cluster(
     args: argparse.Namespace, processes: Processes
 ) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     bundles = _BUNDLES_PER_BROKER * args.brokers
@@ -222,16 +222,16 @@ def _simulated_cluster(
     return "simulated", entry, connection
 
 
-def _own_cluster(args: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
+def _existing_cluster(args: argparse.Namespace) -> tuple[str, dict[str, JsonValue], dict[str, JsonValue]]:
     """Return name, entry and connection; a read-only connection and the mode `observe` prevent any move."""
     try:
         url = urlsplit(AdminConnection(seeds=(args.pulsar,)).seeds[0])
     except SettingsError as error:
-        raise EmbeddedError(
+        raise MakeRunError(
             f"PULSAR must be the address of a broker such as http://broker:8080 ({error.message})"
         ) from None
     if url.path:
-        raise EmbeddedError(f"PULSAR must be the address of a broker such as http://broker:8080, without {url.path!r}")
+        raise MakeRunError(f"PULSAR must be the address of a broker such as http://broker:8080, without {url.path!r}")
     port = url.port or (8443 if url.scheme == "https" else 8080)
     connection: dict[str, JsonValue] = {
         "conn_type": "pulsar_admin",
@@ -266,10 +266,10 @@ def _watch_runs(airflow: LocalAirflow, dag_id: str, *, one_run: bool, may_act: b
             _say(f"balanced after {number_of(number, 'run')}: nothing more to move")
             return 0
         if one_run and failures == _MAX_FAILED_RUNS:
-            raise EmbeddedError(f"not balanced: {failures} runs in a row failed, the last run with: {line.why_failed}")
+            raise MakeRunError(f"not balanced: {failures} runs in a row failed. Last failure: {line.why_failed}")
         if one_run and number == _MAX_RUNS_UNTIL_BALANCED:
             missed = "not balanced" if moved else "nothing was moved"
-            raise EmbeddedError(f"{missed} after {number_of(number, 'run')}; the last run: {line.text}")
+            raise MakeRunError(f"{missed} after {number_of(number, 'run')}; the last run: {line.text}")
     return 0
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import yaml
 from pydantic import JsonValue
 
-from pulsar_rebalancer.storage.path import StoragePath, make_private
-from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer.storage.path import StoragePath, make_private_folder
+from pulsar_rebalancer_airflow.embedded import MakeRunError
 from pulsar_rebalancer_airflow.operators.spark_application import ARCHIVE_VARIABLE
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE, STORAGE_VARIABLE
 
@@ -43,7 +43,7 @@ class AirflowHome:
     folder: Path
     cluster_settings: dict[str, dict[str, JsonValue]]
     connections: dict[str, dict[str, JsonValue]]
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=lambda: find_free_port())
     spark_archive: Path | None = None
     dags_folder: Path = CHECKOUT / "dags"
 
@@ -63,18 +63,18 @@ class AirflowHome:
     def prepare(self, *, keep_data: bool) -> None:
         """Create the folder; `keep_data` keeps the database, runs and state from an earlier start.
 
-        Raises EmbeddedError if the folder was not created by an earlier start, so it must not be deleted.
+        Raises MakeRunError if the folder was not created by an earlier start, so it must not be deleted.
         """
         if not keep_data and self.folder.exists():
             if any(self.folder.iterdir()) and not self._marker_path.exists():
-                raise EmbeddedError(
-                    f"no earlier run created {self.folder}, so this run does not delete it: delete the folder yourself "
-                    f"if you do not need it, or {_FOLDER_ADVICE}"
+                raise MakeRunError(
+                    f"{self.folder} cannot be replaced, because no earlier run created this folder: "
+                    f"delete the folder if you do not need it, or {_FOLDER_ADVICE}"
                 )
             shutil.rmtree(self.folder)
-        make_private(self.folder.parent)
+        make_private_folder(self.folder.parent)
         self._marker_path.touch(mode=0o600)
-        make_private(self.folder / "config")
+        make_private_folder(self.folder / "config")
         self.folder.chmod(0o700)
         settings = "airflow_local_settings.py"
         shutil.copyfile(CHECKOUT / "deploy" / settings, self.folder / "config" / settings)
@@ -131,27 +131,27 @@ class AirflowHome:
 def lock_folder(folder: Path) -> Iterator[Path]:
     """Lock a folder for exclusive use, and yield its path with all links resolved; create a missing folder.
 
-    Raises EmbeddedError if another run uses the folder, if another user can write to it or replace it, or if
+    Raises MakeRunError if another run uses the folder, if another user can write to it or replace it, or if
     the lock file is a link.
     """
     try:
-        _require_own_folder(folder)
+        _check_folder_permissions(folder)
         folder = folder.resolve()
-        make_private(folder)
-        _require_own_folder(folder)  # another user may have created it meanwhile
+        make_private_folder(folder)
+        _check_folder_permissions(folder)  # another user may have created it meanwhile
         descriptor = os.open(folder / "lock", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         why = f"{error.filename} cannot be written ({error.strerror})"
-        raise EmbeddedError(f"{why}: if this file is a link, remove the link; otherwise, {_FOLDER_ADVICE}") from None
+        raise MakeRunError(f"{why}: if this file is a link, remove the link; otherwise, {_FOLDER_ADVICE}") from None
     with os.fdopen(descriptor, "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EmbeddedError(f"another run is using {folder}: end that run, or {_FOLDER_ADVICE}") from None
+            raise MakeRunError(f"another run is using {folder}: end that run, or {_FOLDER_ADVICE}") from None
         yield folder
 
 
-def _require_own_folder(folder: Path) -> None:
+def _check_folder_permissions(folder: Path) -> None:
     """Check that only the user and root can replace the contents of a folder."""
     # Anyone who can replace the source tree can run any code anyway.
     trusted = {CHECKOUT, *CHECKOUT.parents}
@@ -162,16 +162,16 @@ def _require_own_folder(folder: Path) -> None:
         status = step.lstat()
         if status.st_uid not in (0, os.getuid()):
             owner = f"{step} belongs to another user (id {status.st_uid})"
-            raise EmbeddedError(f"{owner}, who could replace the files of this run: {_FOLDER_ADVICE}")
+            raise MakeRunError(f"{owner}, who could replace the files of this run: {_FOLDER_ADVICE}")
         kept = stat.S_ISLNK(status.st_mode) or (status.st_mode & stat.S_ISVTX and step not in ends)
         if status.st_mode & 0o022 and not kept:
-            raise EmbeddedError(
+            raise MakeRunError(
                 f"other users may write to {step}, and could replace the files of this run: "
                 f"run chmod go-w {step}, or {_FOLDER_ADVICE}"
             )
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a free port on the loopback interface, another one at each call.
 
     By default, Linux does not use it for outgoing connections, so it is likely to stay free.
@@ -181,4 +181,4 @@ def free_port() -> int:
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port
-    raise EmbeddedError(f"no port between 20000 and {19_999 + _PORT_COUNT} is free")
+    raise MakeRunError(f"no port between 20000 and {19_999 + _PORT_COUNT} is free")

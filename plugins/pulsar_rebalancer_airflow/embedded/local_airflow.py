@@ -20,7 +20,7 @@ import httpx
 import psutil
 from pydantic import JsonValue
 
-from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.embedded import MakeRunError
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 
 _STOP_GRACE_SECONDS = 10
@@ -60,7 +60,7 @@ class Processes:
         return process.pid
 
     def run(self, name: str, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        """Run a process until it ends. Raises EmbeddedError with the last lines of its log if it failed."""
+        """Run a process until it ends. Raises MakeRunError with the last lines of its log if it failed."""
         self.start(name, command, environment, log)
         process, _ = self._started[name]
         if process.wait():
@@ -69,7 +69,7 @@ class Processes:
 
     def is_listening(self, port: int) -> bool:
         """Return whether a started process or one of its descendants listens on this TCP port."""
-        for process in _process_tree(self._leader_pids()):
+        for process in _process_tree(self._session_leader_pids()):
             with suppress(psutil.Error):
                 listening = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
                 if any(connection.laddr.port == port for connection in listening):
@@ -77,24 +77,24 @@ class Processes:
         return False
 
     def check_alive(self) -> None:
-        """Raise EmbeddedError, with the last lines of the log, if a started process has ended."""
+        """Raise MakeRunError, with the last lines of the log, if a started process has ended."""
         for name, (process, log) in self._started.items():
             if process.poll() is not None:
-                raise EmbeddedError(
+                raise MakeRunError(
                     f"{name} ended with status {process.returncode}; its log {log} ends with:\n{last_lines(log)}"
                 )
 
     def stop(self) -> None:
         """Terminate all started processes and their descendants; kill those still alive after ten seconds."""
         with _delay_signals():
-            leaders = self._leader_pids()
+            leaders = self._session_leader_pids()
             for send in (psutil.Process.terminate, psutil.Process.kill):
                 _signal_all(send, _process_tree(leaders))
             for leader, _ in self._started.values():
                 leader.wait()
             self._started.clear()
 
-    def _leader_pids(self) -> set[int]:
+    def _session_leader_pids(self) -> set[int]:
         return {process.pid for process, _ in self._started.values()}
 
 
@@ -143,7 +143,7 @@ def start_cluster(
 ) -> dict[str, JsonValue]:
     """Start a simulated cluster, wait until its brokers answer, and return the Airflow connection to it.
 
-    `hot_score` is in percent. Raises EmbeddedError if the cluster ended or is not ready within a minute.
+    `hot_score` is in percent. Raises MakeRunError if the cluster ended or is not ready within a minute.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ready, token, log = folder / "ready.json", folder / "token", folder / "simulation.log"
@@ -157,7 +157,7 @@ def start_cluster(
     while not ready.exists():
         processes.check_alive()
         if time.monotonic() > limit:
-            raise EmbeddedError(f"the simulated cluster was not ready within {_CLUSTER_START_SECONDS} s; see {log}")
+            raise MakeRunError(f"the simulated cluster was not ready within {_CLUSTER_START_SECONDS} s; see {log}")
         time.sleep(0.1)
     url, password = urlsplit(json.loads(ready.read_text())["urls"][0]), token.read_text().strip()
     return {"conn_type": "pulsar_admin", "schema": "http", "host": url.hostname, "port": url.port, "password": password}
@@ -198,7 +198,7 @@ class LocalAirflow:
         self._client = httpx.Client(base_url=home.url, timeout=30, trust_env=False)
 
     def start(self) -> None:
-        """Start Airflow. Raises EmbeddedError if a process ended or Airflow is not healthy in five minutes."""
+        """Start Airflow. Raises MakeRunError if a process ended or Airflow is not healthy in five minutes."""
         self._start_component(["db", "migrate"], self._processes.run)
         for arguments in _COMPONENTS:
             self._start_component(arguments, self._processes.start)
@@ -207,7 +207,7 @@ class LocalAirflow:
                 self._log_in()
                 self._start_component(["triggerer", "--skip-serve-logs"], self._processes.start)
                 return
-        raise EmbeddedError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
+        raise MakeRunError(f"Airflow was not healthy within {_START_SECONDS} s; see {self.home.folder / 'logs'}")
 
     def _poll_processes(self, seconds: float) -> Iterator[None]:
         """Yield every half second for `seconds`; raise an error if a process has ended."""
@@ -239,11 +239,11 @@ class LocalAirflow:
     def _log_in(self) -> None:
         """Log in, but only to the server started here, so that no other program on the port receives the password."""
         if not self._processes.is_listening(self.home.port):
-            raise EmbeddedError(f"another program uses Airflow's port {self.home.port}: repeat the command")
+            raise MakeRunError(f"another program uses Airflow's port {self.home.port}: repeat the command")
         login = {"username": "admin", "password": self.password}
         answer = self._send_request("POST", "/auth/token", json=login)
         if answer.is_error:
-            raise EmbeddedError(f"Airflow answered {answer.status_code} to the login: {answer.text[:500]}")
+            raise MakeRunError(f"Airflow answered {answer.status_code} to the login: {answer.text[:500]}")
         self._client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def get(self, path: str, **query: Any) -> Any:
@@ -258,7 +258,7 @@ class LocalAirflow:
         if answer.status_code == expected_status:
             return None
         if answer.is_error:
-            raise EmbeddedError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
+            raise MakeRunError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
         return answer.json() if answer.content else None
 
     def _send_request(self, method: str, url: str, **options: Any) -> httpx.Response:
@@ -271,7 +271,7 @@ class LocalAirflow:
                 answer = self._client.request(method, url, **options)
             except httpx.TransportError as error:
                 if not again:
-                    raise EmbeddedError(f"Airflow did not answer {method} {url} ({type(error).__name__})") from error
+                    raise MakeRunError(f"Airflow did not answer {method} {url} ({type(error).__name__})") from error
             else:
                 if not (again and answer.is_server_error):
                     return answer
@@ -280,15 +280,15 @@ class LocalAirflow:
     def wait_for_dag(self, dag_id: str) -> None:
         """Wait until the DAG processor has loaded a DAG.
 
-        Raises EmbeddedError if a DAG file cannot be imported, or the DAG does not appear within five minutes.
+        Raises MakeRunError if a DAG file cannot be imported, or the DAG does not appear within five minutes.
         """
         for _ in self._poll_processes(_START_SECONDS):
             if self.get(f"/dags/{dag_id}") is not None:
                 return
             found = self.get("/importErrors")
             if found and found["import_errors"]:
-                raise EmbeddedError(f"a DAG file cannot be imported: {found['import_errors'][0]['stack_trace'][-800:]}")
-        raise EmbeddedError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
+                raise MakeRunError(f"a DAG file cannot be imported: {found['import_errors'][0]['stack_trace'][-800:]}")
+        raise MakeRunError(f"DAG {dag_id} did not appear within {_START_SECONDS} s")
 
     def trigger(self, dag_id: str, conf: Mapping[str, JsonValue] | None = None) -> str:
         # With this id Airflow starts one run, however often it is asked to.
@@ -297,7 +297,7 @@ class LocalAirflow:
         self.request("POST", f"/dags/{dag_id}/dagRuns", httpx.codes.CONFLICT, json=order)
         return run_id
 
-    def run(self, dag_id: str, run_id: str) -> DagRun:
+    def get_run(self, dag_id: str, run_id: str) -> DagRun:
         run: DagRun = self.get(f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")
         return run
 
@@ -316,16 +316,16 @@ class LocalAirflow:
         return None if entry is None else entry["value"]
 
     def wait(self, dag_id: str, run_id: str) -> DagRun:
-        """Wait until a run has ended. Raises EmbeddedError after ten minutes."""
+        """Wait until a run has ended. Raises MakeRunError after ten minutes."""
         for _ in self._poll_processes(_RUN_SECONDS):
-            run = self.run(dag_id, run_id)
+            run = self.get_run(dag_id, run_id)
             if run["state"] in ("success", "failed"):
                 return run
         states = {task["task_id"]: task["state"] for task in self.tasks(dag_id, run_id)}
         logs = self.home.folder.glob(f"logs/dag_id={dag_id}/run_id={run_id}/**/*.log")
         latest = max(logs, key=lambda log: log.stat().st_mtime, default=None)
         said = f"; the latest log ends with:\n{last_lines(latest)}" if latest else ""
-        raise EmbeddedError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}{said}")
+        raise MakeRunError(f"run {run_id} did not end within {_RUN_SECONDS} s; its tasks: {states}{said}")
 
     def ended_runs(self, dag_id: str) -> Iterator[DagRun]:
         """Yield each run of a DAG once, when the run and all its tasks have ended. This iterator never ends."""

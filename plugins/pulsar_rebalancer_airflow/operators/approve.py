@@ -19,7 +19,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
-from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, is_retry, new_run_id, refusal_now, roll_refusal
+from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, hold_refusal, is_retry, new_run_id, roll_refusal
 from pulsar_rebalancer_airflow.options import APPLY_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -45,7 +45,7 @@ class ApproveOperator(ApprovalOperator):
 
     def __init__(self, *, entry: ClusterEntry, root: str, **kwargs: Any) -> None:
         why = Param(
-            None, type=["null", "string"], maxLength=MAX_REASON_CHARS, title="Reason", description="why; it is recorded"
+            None, type=["null", "string"], maxLength=MAX_REASON_CHARS, title="Reason", description="why, for the record"
         )
         super().__init__(
             subject="", defaults=self.REJECT, params={"reason": why}, **kwargs, inlets=[state_asset(entry.name)]
@@ -70,8 +70,8 @@ class ApproveOperator(ApprovalOperator):
             if is_retry(context, self) and asked.get(_ASKED_KEY):
                 raise TaskAwaitingInput(method_name="execute_complete", timeout=self.response_timeout)
             if question.plan_id in store.get(Answers).plans:
-                raise AirflowSkipException("The request was answered before its task was cleared")
-            self.subject, self.body = self._request_texts(question, until)
+                raise AirflowSkipException("A person answered this request before the task was cleared")
+            self.subject, self.body = self._approval_request(question, until)
         try:
             super().execute(context)
         except TaskAwaitingInput:
@@ -102,12 +102,12 @@ class ApproveOperator(ApprovalOperator):
         self.response_timeout = max(until - now, timedelta(seconds=1))
         return until
 
-    def _request_texts(self, question: Question, deadline: datetime) -> ApprovalRequest:
-        run, summary = self._plan_asked_about(question)
+    def _approval_request(self, question: Question, deadline: datetime) -> ApprovalRequest:
+        run, summary = self._plan_to_approve(question)
         requesters = summary.requested_by if self.entry.settings.two_people else ()
         return approval_request(summary, verified_actions(run, summary), run, deadline, requesters)
 
-    def _plan_asked_about(self, question: Question) -> tuple[StoragePath, Summary]:
+    def _plan_to_approve(self, question: Question) -> tuple[StoragePath, Summary]:
         run = self.storage.run_folder(question.plan_id)
         if run is None or (summary := Summary.read(run)).hash != question.hash:
             raise PlanError(Reason.PLAN_CHANGED, f"the plan of run {question.plan_id} has changed")
@@ -118,7 +118,7 @@ class ApproveOperator(ApprovalOperator):
         store = StateStore.from_context(context, self.entry.name)
         question, answers = store.get(Question), store.get(Answers)
         if question.run_id != context["dag_run"].run_id:
-            raise PlanError(Reason.PLAN_EXPIRED, f"approval is now requested by {question.run_id or 'no run'}")
+            raise PlanError(Reason.PLAN_EXPIRED, f"the run that asks for approval now: {question.run_id or 'none'}")
         before, carried_out_by = answers.plans.get(question.plan_id), ""
         if event["chosen_options"] == [self.APPROVE]:
             # A retry keeps what an earlier attempt has recorded.
@@ -141,9 +141,9 @@ class ApproveOperator(ApprovalOperator):
 
     def _answer_refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         question = store.get(Question)
-        refusal = refusal_now(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
+        refusal = hold_refusal(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
-            refusal = second_person_refusal(self._plan_asked_about(question)[1].requested_by, _user_names(event))
+            refusal = second_person_refusal(self._plan_to_approve(question)[1].requested_by, _user_names(event))
         return refusal
 
 
@@ -163,7 +163,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             answer = next(noted, None)
             if answer is None:
                 raise PlanError(Reason.NO_USER, f"run {asked_by} asked for approval, but no approval is recorded")
-            refusal = refusal_now(context, self.entry, store, datetime.now(UTC))
+            refusal = hold_refusal(context, self.entry, store, datetime.now(UTC))
             if refusal := refusal or roll_refusal(store, answer.question.plan_id):
                 raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}

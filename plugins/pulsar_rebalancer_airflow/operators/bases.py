@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator
 
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import LASTING_REASONS, holds_now
+from pulsar_rebalancer.orders.in_force import LASTING_REASONS, all_holds
 from pulsar_rebalancer.orders.manual_plans import Answers, HandedOverPlans
 from pulsar_rebalancer.orders.order import JudgedRun
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -47,7 +47,7 @@ def refuse_cleared_task(context: Context) -> None:
     """Raise `no_user` if the run was cleared: the order may be old, and it is unknown who repeats it."""
     run = context["dag_run"]
     if run.clear_number:
-        raise PlanError(Reason.NO_USER, f"run {run.run_id} was cleared")
+        raise PlanError(Reason.NO_USER, f"run {run.run_id} was cleared, so it is unknown who repeats the order")
 
 
 class ClusterOperator(BaseOperator):
@@ -58,7 +58,7 @@ class ClusterOperator(BaseOperator):
         self.entry = entry
         self.storage = ClusterStorage(root, entry.name)
 
-    def _store(self, context: Context) -> StateStore:
+    def _state_store(self, context: Context) -> StateStore:
         return StateStore.from_context(context, self.entry.name)
 
 
@@ -73,7 +73,7 @@ class RunOperator(BaseOperator):
         self.cluster = cluster
         self.run = run
 
-    def _store(self, context: Context) -> StateStore:
+    def _state_store(self, context: Context) -> StateStore:
         return StateStore.from_context(context, self.cluster)
 
 
@@ -97,7 +97,7 @@ class HandOverOperator(TriggerDagRunOperator):
         self.storage = ClusterStorage(root, entry.name)
 
 
-def refusal_now(
+def hold_refusal(
     context: Context, entry: ClusterEntry, store: StateStore, now: datetime, *, may_wait: bool = False
 ) -> PlanError | None:
     """Return why no plan is handed over now; None if plans are handed over.
@@ -108,7 +108,7 @@ def refusal_now(
     dag_id = f"{REBALANCE_DAG}{entry.name}"
     if context["ti"].get_dag(dag_id).is_paused:
         return PlanError(Reason.DAG_PAUSED, f"DAG {dag_id} is paused, so a new run would not start yet")
-    closed = holds_now(entry.settings, store.orders(), now, JudgedRun(now, store.last_plan()))
+    closed = all_holds(entry.settings, store.orders(), now, JudgedRun(now, store.last_plan_id()))
     closed = [each for each in closed if not may_wait or each.reason in LASTING_REASONS]
     return PlanError(closed[0].reason, f"the plan is not carried out: {closed[0].detail}") if closed else None
 
@@ -116,7 +116,7 @@ def refusal_now(
 def roll_refusal(store: StateStore, plan_id: str) -> PlanError | None:
     """Return why an approved plan is not carried out in a rolling restart; None if the plan is of the roll's phase."""
     roll, run = store.get(Roll), store.storage.run_folder(plan_id)
-    if not roll.is_active or (run is not None and roll.same_phase(StateBefore.read(run).roll)):
+    if not roll.is_active or (run is not None and roll.has_same_phase(StateBefore.read(run).roll)):
         return None
     return PlanError(Reason.ROLLING, roll.progress)
 
@@ -131,7 +131,7 @@ def refuse_while_plan_waits(context: Context, dag_id: str, store: StateStore) ->
     runs -= cancelled_runs(context, dag_id, runs)
     if runs and context["ti"].get_dr_count(dag_id, run_ids=sorted(runs), states=["queued", "running"]):
         raise PlanError(
-            Reason.PLAN_UNDER_WAY, f"one of these runs of {dag_id} is under way: {', '.join(sorted(runs))}"[:500]
+            Reason.PLAN_UNDER_WAY, f"one of these runs of {dag_id} has not ended: {', '.join(sorted(runs))}"[:500]
         )
 
 

@@ -32,10 +32,10 @@ from pulsar_rebalancer.orders.manual_plans import (
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.pulsar import PulsarAdmin
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import BundleClientGaps, Outcome, read_waves
-from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary, read_moves, read_outcomes
+from pulsar_rebalancer.run.outcome import BundleClientGaps, Outcome, read_move_outcomes
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary, outcome_by_split, read_moves
 from pulsar_rebalancer.run.request import PlanRequest, RunRequest, parse_form
-from pulsar_rebalancer.run.snapshot import Candidates, Snapshot, StateBefore
+from pulsar_rebalancer.run.snapshot import Snapshot, SplitCandidates, StateBefore
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import capitalized
@@ -44,8 +44,8 @@ from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import (
     HandOverOperator,
     cancelled_runs,
+    hold_refusal,
     new_run_id,
-    refusal_now,
     refuse_cleared_task,
     refuse_while_plan_waits,
     requesting_user,
@@ -73,13 +73,13 @@ class FormOperator(BaseBranchOperator):
     def choose_branch(self, context: Context) -> str:
         """Return the id of the next task. Raises `wrong_setting` with the wrong fields, or `rolling`."""
         with fail_unless_temporary(context):
-            shows = parse_form(context["params"]).only_shows
+            shows = parse_form(context["params"]).only_shows_plan
             if shows:
                 refuse_while_rolling(StateStore.from_context(context, self.cluster))
             return self.shows if shows else self.acts
 
 
-def refuse_not_drained(store: StoredState, brokers: Iterable[str]) -> None:
+def refuse_undrained_brokers(store: StoredState, brokers: Iterable[str]) -> None:
     """Raise SettingsError `not_drained` unless all brokers are drained, by a person or a roll that has stopped."""
     drained = {*store.get(Drains).brokers, store.get(Roll).stranded} - {""}
     if others := ", ".join(name for name in brokers if name not in drained):
@@ -132,7 +132,7 @@ class PlanByHandOperator(BaseOperator):
             run = run_folder(context, self.cluster, self.run)
             request, by = parse_form(context["params"]), requesting_user(context)
             if request.action is Action.SPLIT:
-                asyncio.run(self._read_topics(run, request)).write(run)
+                asyncio.run(self._read_split_candidates(run, request)).write(run)
             storage = ClusterStorage(self.root, self.cluster)
             summary = plan_request(storage, run, request, by)
             kept = timedelta(minutes=summary.resolved.settings.max_awaiting_minutes)
@@ -144,12 +144,12 @@ class PlanByHandOperator(BaseOperator):
             self.log.info("%s", plan_text(summary, run, context["dag_run"].dag_id, last))
         return plan_document(summary, run, last)
 
-    async def _read_topics(self, run: StoragePath, request: PlanRequest) -> Candidates:
-        sample = PlanningSample.read(Snapshot(run), request.overruled)
+    async def _read_split_candidates(self, run: StoragePath, request: PlanRequest) -> SplitCandidates:
+        sample = PlanningSample.read(Snapshot(run), request.overruled_rules)
         bundle, settings = bundle_to_split(sample, request.bundles[0]), sample.snapshot.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
-            return Candidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))
+            return SplitCandidates(bundles=(await read_candidate(admin, bundle.bundle, bundle.broker),))
 
 
 class CarryOutOperator(HandOverOperator):
@@ -180,16 +180,16 @@ class CarryOutOperator(HandOverOperator):
                 return
             entry, request = self._shown_plan(store, form, now)
             drains = request.action is Action.DRAIN
-            if refusal := refusal_now(context, self.entry, store, now, may_wait=drains):
+            if refusal := hold_refusal(context, self.entry, store, now, may_wait=drains):
                 raise refusal
             require_second_person(self.entry.settings, entry.by, by, asks_second_person=not drains)
             handed = HandedOverPlan(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)
             others = store.get(HandedOverPlans)
             before = others.plans.get(form.plan)
             if drains:
-                handed = self._recorded_drain(store, handed, before, request.broker)
+                handed = self._drain_record(store, handed, before, request.broker)
             else:
-                handed = self._next_run(context, store, handed, before)
+                handed = self._assign_run(context, store, handed, before)
             kept = timedelta(minutes=self.entry.settings.max_awaiting_minutes)
             store.put(others.with_plan(form.plan, handed, kept + RUN_TIMEOUT))
             refuse_while_rolling(store)  # it may have begun since the check above
@@ -203,16 +203,17 @@ class CarryOutOperator(HandOverOperator):
                 except PlanError:
                     store.put(before_it)
                     raise
-                self.log.warning("%s is now drained, by %s: %s", request.broker, drain.by or "unknown", drain.reason)
+                names = ", ".join(request.broker)
+                self.log.warning("Marked as drained by %s: %s (%s)", drain.by or "unknown", names, drain.reason)
                 send_order_metrics(context, self.entry.name, self.entry.settings)
                 return
             self.trigger_run_id, self.conf = handed.run_id, {"plan": form.plan}
             self.note = capitalized(f"{request.action} by {by}: {request.reason}".removesuffix(": "))
-            self.log.info("Plan %s is carried out by run %s of %s", entry.plan_id, handed.run_id, self.trigger_dag_id)
+            self.log.info("Run %s of %s carries out plan %s", handed.run_id, self.trigger_dag_id, entry.plan_id)
         super().execute(context)
 
     def _release_drains(self, store: StateStore, form: PlanRequest, user: str) -> None:
-        refuse_not_drained(store, form.broker)
+        refuse_undrained_brokers(store, form.broker)
         drains = store.get(Drains)
         for broker in form.broker:
             drains = drains.without_broker(broker, datetime.now(UTC))
@@ -228,13 +229,13 @@ class CarryOutOperator(HandOverOperator):
             raise PlanError(Reason.OTHER_PLAN, f"no plan {form.plan[:16]} was shown recently")
         different = form.changed_fields(planned.request)
         if different:
-            raise PlanError(Reason.OTHER_PLAN, f"the form differs from plan {form.plan[:16]} in {', '.join(different)}")
-        age = (now - entry.at).total_seconds()
-        if age > self.entry.settings.max_awaiting_minutes * 60:
-            raise PlanError(Reason.PLAN_EXPIRED, f"plan {form.plan[:16]} is {age:.0f} s old")
+            raise PlanError(Reason.OTHER_PLAN, f"fields that differ from plan {form.plan[:16]}: {', '.join(different)}")
+        age, limit = (now - entry.at).total_seconds(), self.entry.settings.max_awaiting_minutes * 60
+        if age > limit:
+            raise PlanError(Reason.PLAN_EXPIRED, f"plan {form.plan[:16]} is {age:.0f} s old; the limit is {limit:g} s")
         return entry, planned.request
 
-    def _recorded_drain(
+    def _drain_record(
         self,
         store: StateStore,
         handed_over: HandedOverPlan,
@@ -249,18 +250,18 @@ class CarryOutOperator(HandOverOperator):
         if earlier_plan is None:
             run = self.storage.run_folder(handed_over.plan.plan_id)
             if run is None or drained.keys() != StateBefore.read(run).drains.brokers.keys():
-                named = ", ".join(drained)
+                named = f"brokers drained now: {', '.join(drained) or 'none'}"
                 raise PlanError(
-                    Reason.OTHER_PLAN, f"the list of drained brokers has changed since the plan was shown: {named}"
+                    Reason.OTHER_PLAN, f"brokers were drained or released after the plan was shown; {named}"
                 )
             return handed_over
         known = store.get(Drains).released
         released = [known[broker] for broker in brokers if broker in known]
         if earlier_plan.run_id != handed_over.run_id or any(at >= earlier_plan.at for at in released):
-            raise PlanError(Reason.PLAN_USED, f"see run {earlier_plan.run_id}")
+            raise PlanError(Reason.PLAN_USED, f"run {earlier_plan.run_id} has already used the plan")
         return earlier_plan
 
-    def _next_run(
+    def _assign_run(
         self, context: Context, store: StateStore, handed_over: HandedOverPlan, earlier_plan: HandedOverPlan | None
     ) -> HandedOverPlan:
         """Return a copy of a plan's record with the id of the run that carries out the plan.
@@ -309,8 +310,8 @@ class CarryOutOperator(HandOverOperator):
 
 
 def _leaves_bundles_behind(run: StoragePath) -> bool:
-    reasons = {ended.reason for outcomes in (read_waves(run), read_outcomes(run)) for ended in outcomes.values()}
-    outcome = Outcome.find(run)
+    reasons = {ended.reason for found in (read_move_outcomes(run), outcome_by_split(run)) for ended in found.values()}
+    outcome = Outcome.read_if_exists(run)
     if outcome is not None and outcome.verdict is not Reason.AWAITING_APPROVAL:
         reasons.add(outcome.verdict)
     return any(reason.has(Trait.NOT_BEGUN) and reason.has(Trait.RETRIED) for reason in reasons)

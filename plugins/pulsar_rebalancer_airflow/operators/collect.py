@@ -13,11 +13,11 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from pulsar_rebalancer.carry_out.gate import require_second_person
-from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect, write_sample
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, Sample, collect_sample, write_sample
 from pulsar_rebalancer.config.clusters_file import RunParams, parse_params
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.errors import PlanError
-from pulsar_rebalancer.orders.in_force import holds_now, orders_sentence
+from pulsar_rebalancer.orders.in_force import all_holds, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Drains, HandedOverPlan, Question
 from pulsar_rebalancer.orders.order import Control, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -33,7 +33,7 @@ from pulsar_rebalancer_airflow.hooks import PulsarAdminHook
 from pulsar_rebalancer_airflow.operators.bases import ClusterOperator, requesting_user
 from pulsar_rebalancer_airflow.options import fail_unless_temporary, run_folder
 from pulsar_rebalancer_airflow.state_store import StateStore
-from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, page_file
+from pulsar_rebalancer_airflow.suites import ValidationLink, page_address, validation_page
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -64,18 +64,18 @@ class CollectOperator(ClusterOperator):
         """
         with fail_unless_temporary(context):
             params = self._run_params(context)
-            # `collect` resolves again with the live brokers' settings; refuse here any mistake that shows without them.
+            # `collect_sample` resolves again with the live brokers' settings; refuse mistakes that show without them.
             asked = resolve(self.entry.given, _ANY_THRESHOLDS, params)
             if asked.settings.mode is Mode.OFF:
-                raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, no request was sent [mode_off]")
-            storage, store = self.storage, self._store(context)
-            store.write_missing()
+                raise AirflowSkipException(f"cluster {self.entry.name}: mode is off, so no request was sent [mode_off]")
+            storage, store = self.storage, self._state_store(context)
+            store.write_missing_documents()
             orders = store.orders(context["dag_run"].start_date)
             roll = orders.get(Roll)
             before = StateBefore(
                 decision=store.get(DecisionState),
                 moves=store.get(MovesState),
-                control=orders.get(Control).without_ended(datetime.now(UTC)),
+                control=orders.get(Control).without_ended_orders(datetime.now(UTC)),
                 drains=Drains(brokers=orders.get(Drains).brokers),
                 roll=roll if roll.is_active else None,
                 handed_over=self._find_handover(store, params.plan, context["dag_run"].run_id) if params.plan else None,
@@ -88,7 +88,7 @@ class CollectOperator(ClusterOperator):
             earlier = EarlierData(storage.state, before, stores_load_data=not self.only_shows)
             collected = asyncio.run(self._collect(trigger, earlier))
             run = storage.new_run_folder(now)
-            request = _with_orders(collected.request, orders, before.decision.plan_id)
+            request = _add_orders(collected.request, orders, before.decision.plan_id)
             request = request.model_copy(update={"dry_run": self.only_shows})
             write_sample(replace(collected, request=request), run)
         self.log.info("Collected %s", run.uri)
@@ -112,7 +112,7 @@ class CollectOperator(ClusterOperator):
             raise PlanError(Reason.OTHER_PLAN, f"plan {identity[:16]} was not submitted to this run")
         if not handed.approved:
             require_second_person(self.entry.settings, handed.plan.by, handed.by, asks_second_person=True)
-        elif store.get(Question).supersedes(handed):
+        elif store.get(Question).gate_opened_since(handed):
             raise PlanError(Reason.PLAN_EXPIRED, f"another plan has passed the gate since {handed.plan.at:%H:%M:%S %Z}")
         return handed
 
@@ -120,12 +120,12 @@ class CollectOperator(ClusterOperator):
         settings = self.entry.settings
         connection = PulsarAdminHook(settings.connection).get_connection_settings()
         async with PulsarAdmin(connection) as admin:
-            return await collect(admin, self.entry, trigger, history)
+            return await collect_sample(admin, self.entry, trigger, history)
 
 
-def _with_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: str) -> RunRequest:
+def _add_orders(request: RunRequest, orders: OrdersInForce, previous_plan_id: str) -> RunRequest:
     settings, now = request.resolved.settings, request.collected_at
-    closed = holds_now(settings, orders, now, JudgedRun(now, previous_plan_id))
+    closed = all_holds(settings, orders, now, JudgedRun(now, previous_plan_id))
     in_force = orders_sentence(settings, closed, replace(orders, setting_origins=request.resolved.origins), now)
     return request.model_copy(update={"closed": closed[0].reason if closed else None, "in_force": in_force})
 
@@ -167,19 +167,19 @@ class ValidateOperator(BaseOperator):
         with fail_unless_temporary(context):
             run = run_folder(context, self.cluster, self.run)
             validation = validate(run)
-        counts = {str(effect): _counts_json(reasons) for effect in Effect if (reasons := validation.reasons(effect))}
+        counts = {str(effect): _counts_json(found) for effect in Effect if (found := validation.reason_counts(effect))}
         page = page_address(context["dag_run"].dag_id, context["dag_run"].run_id, run.name)
         if validation.findings:
             self._warn_of_findings(context, run, validation, page)
-        self.log.info("Validated: %s; as a page: %s", counts or "no findings", page)
+        self.log.info("Validated: %s; page: %s", counts or "no findings", page)
         return counts
 
     def _warn_of_findings(self, context: Context, run: StoragePath, validation: Validation, page: str) -> None:
         report, result = explain_validation(validation), (run / "validation.json").uri
         gravest = report.reasons[0].effect
         document = {"cluster": self.cluster, "effect": gravest.value, **report.document()}
-        context["ti"].xcom_push(key=FINDINGS_KEY, value=document | {"result": result, "page": page_file(run).uri})
-        text = f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nFull result: {result}; as a page: {page}"
+        context["ti"].xcom_push(key=FINDINGS_KEY, value=document | {"result": result, "page": validation_page(run).uri})
+        text = f"Cluster {self.cluster}: {_MEANS[gravest]}\n{report.text()}\nFull result: {result}; page: {page}"
         if gravest is Effect.BLOCK:
             raise AirflowFailException(text)
         self.log.warning("%s", text)

@@ -18,13 +18,13 @@ from pulsar_rebalancer.errors import SnapshotError, StateError
 from pulsar_rebalancer.orders.in_force import EXPORT, RESET, RESTORE, SHOW, ControlRequest, parse_control_form
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlans, ShownPlans
 from pulsar_rebalancer.orders.order import Control, GivenOrder, Order
-from pulsar_rebalancer.orders.pause import without_used_skip
+from pulsar_rebalancer.orders.pause import without_used_skip_order
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.outcome import read_waves
-from pulsar_rebalancer.run.plan import RUN_TIMEOUT, read_moves, read_outcomes, read_splits, read_state
+from pulsar_rebalancer.run.outcome import read_move_outcomes
+from pulsar_rebalancer.run.plan import RUN_TIMEOUT, outcome_by_split, read_moves, read_plan_state, read_splits
 from pulsar_rebalancer.run.request import RunRequest
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.run.tables import MEANS, existing_file
+from pulsar_rebalancer.run.tables import MEANS, find_state_table
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import MAX_CLOCK_SKEW, ClusterStorage, CommitMark, last_committed_run, time_of
 from pulsar_rebalancer.storage.path import StoragePath
@@ -93,18 +93,18 @@ def change_state(store: StateStore, action: str, order: Order, name: str) -> dic
     lost, before = store.lost_documents(), max(_sequence_numbers(store))
     source, decision, moves = "", DecisionState(), MovesState()
     if action == "restore":
-        source, decision, moves = _name_state_and_moves(store.storage, name)
+        source, decision, moves = _read_state_to_restore(store.storage, name)
     # No plan id: a plan recorded earlier must not be carried out after a restore.
-    means = decision.means if existing_file(store.storage.state, decision.means, MEANS) else ""
+    means = decision.means if find_state_table(store.storage.state, decision.means, MEANS) else ""
     state = decision.model_copy(update={"seq": before + 1, "plan_id": "", "means": means})
-    details = lost_documents(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
+    details = lost_document_details(store, lost) | {"file": source, "seq_before": before, "seq_after": state.seq}
     # Noted first as begun, in case the task is killed before it notes the end.
     write_change(store.storage, action, order, details | {"done": False})
     store.put(state)
     store.put(_merged_history(store.peek(MovesState), moves, is_reset=action == "reset"))
     if HandedOverPlans.KEY in lost:  # a plan that was shown may have been carried out
         store.put(ShownPlans())
-    store.replace_lost()
+    store.replace_lost_documents()
     write_change(store.storage, action, order, details | {"done": True})
     return lost
 
@@ -121,27 +121,27 @@ def _sequence_numbers(store: StateStore) -> Iterator[int]:
         with suppress(SnapshotError):  # it read the state, perhaps of a task that was killed before it left the mark
             yield StateBefore.read(run).decision.seq
     state = store.storage.state
-    for name in filter(_STATE_CHANGE_FILE.fullmatch, state.names()):
+    for name in filter(_STATE_CHANGE_FILE.fullmatch, state.entry_names()):
         with suppress(SnapshotError, KeyError, TypeError):
             yield int((state / name).read_json()["seq_after"])
 
 
-def _name_state_and_moves(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
+def _read_state_to_restore(storage: ClusterStorage, name: str) -> tuple[str, DecisionState, MovesState]:
     """Return the name of the export, or of the run whose plan was committed last, and its documents."""
     if name:
         file = storage.state / name
         document = file.read_json()
         if not isinstance(document, Mapping) or set(document) != {DecisionState.KEY, MovesState.KEY}:
             raise SnapshotError(
-                Reason.FILE_DAMAGED, f"{name} is not an export: exports hold {DecisionState.KEY} and {MovesState.KEY}"
+                Reason.FILE_DAMAGED, f"{name} is not an export with the keys {DecisionState.KEY} and {MovesState.KEY}"
             )
         decision = DecisionState.parse(document[DecisionState.KEY], name)
         return name, decision, MovesState.parse(document[MovesState.KEY], name)
     run = last_committed_run(storage, datetime.now(UTC) + MAX_CLOCK_SKEW)
     if run is None:
-        raise SnapshotError(Reason.FILE_MISSING, f"{storage.runs.uri} has no committed run to restore the state from")
+        raise SnapshotError(Reason.FILE_MISSING, f"no run in {storage.runs.uri} has committed a state to restore")
     # Hits that may have led to moves must be earned again.
-    return run.name, read_state(run).without_restarts(), MovesState()
+    return run.name, read_plan_state(run).with_hits_reset(), MovesState()
 
 
 def _merged_history(stored_moves: MovesState, restored_moves: MovesState, *, is_reset: bool) -> MovesState:
@@ -157,7 +157,7 @@ def _merged_history(stored_moves: MovesState, restored_moves: MovesState, *, is_
     )
 
 
-def lost_documents(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
+def lost_document_details(store: StateStore, lost: Mapping[str, str]) -> dict[str, JsonValue]:
     """Return errors (`lost`) and JSON texts (`was`) of lost documents, by key, for `write_change`; empty if none."""
     texts: dict[str, JsonValue] = {key: json.dumps(store.raw(key), default=str) for key in lost}
     return {"lost": dict(lost), "was": texts} if lost else {}
@@ -229,7 +229,7 @@ def wait_for_end(store: StateStore, run_in_progress: RunInProgress, timeout_s: f
         time.sleep(_SECONDS_BETWEEN_LOOKS)
         left &= _unfinished_bundles(store, run_in_progress["plan"])
     run = store.storage.run_folder(run_in_progress["plan"])
-    ended = {bundle: reason for bundle, reason in _move_reasons(run).items() if bundle in begun - left} if run else {}
+    ended = {bundle: reason for bundle, reason in _outcome_codes(run).items() if bundle in begun - left} if run else {}
     finished = {bundle: reason for bundle, reason in ended.items() if not reason.has(Trait.NOT_BEGUN)}
     return StopOutcome(finished, tuple(sorted(left)), run_in_progress["without_outcome"] - len(finished) - len(left))
 
@@ -244,12 +244,12 @@ def _pending_bundles(run: StoragePath) -> set[str]:
     if (run / "outcome.json").exists():
         return set()
     planned = {move.bundle for move in read_moves(run)} | {split.bundle for split in read_splits(run)}
-    return planned - _move_reasons(run).keys()
+    return planned - _outcome_codes(run).keys()
 
 
-def _move_reasons(run: StoragePath) -> dict[str, Reason]:
-    moves = {bundle: outcome.reason for bundle, outcome in read_waves(run).items()}
-    splits = {bundle: outcome.reason for bundle, outcome in read_outcomes(run).items()}
+def _outcome_codes(run: StoragePath) -> dict[str, Reason]:
+    moves = {bundle: outcome.reason for bundle, outcome in read_move_outcomes(run).items()}
+    splits = {bundle: outcome.reason for bundle, outcome in outcome_by_split(run).items()}
     return dict(sorted((moves | splits).items()))
 
 
@@ -290,14 +290,14 @@ class OrderOperator(ClusterOperator):
                 (`state_lost`); the run was cleared (`no_user`).
         """
         with fail_unless_temporary(context):
-            store, ordered = self._store(context), ControlInput()
+            store, ordered = self._state_store(context), ControlInput()
             if parse_control_form(context["params"]).form_action.stops_run:
                 # Only runs that began before the order are sure to obey it.
                 with suppress(AirflowRuntimeError):
                     ordered["undecided"] = self._has_undecided_run(context, store)
             request, order = form_and_order(context)
             if request.action in (RESET, RESTORE):
-                _forget_used_skip(store)
+                _remove_used_skip_order(store)
             elif request.form_action.apply:
                 ordered["lost"] = _store_order(store, request, order)
             if request.form_action.stops_run:
@@ -309,7 +309,7 @@ class OrderOperator(ClusterOperator):
     def _has_undecided_run(self, context: Context, store: StateStore) -> bool:
         ti, dag_id = context["ti"], f"{REBALANCE_DAG}{self.entry.name}"
         running = ti.get_dr_count(dag_id, states=["running"])
-        last = self.storage.run_folder(store.last_plan()) if running else None
+        last = self.storage.run_folder(store.last_plan_id()) if running else None
         try:
             recorded = [RunRequest.read(last).airflow_run_id] if last else []
         except SnapshotError:
@@ -334,7 +334,7 @@ def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) 
     lost, chosen = store.lost_documents((Control,)), request.form_action
     if not chosen.works_after_loss:
         store.get(Control)
-    was = lost_documents(store, lost)
+    was = lost_document_details(store, lost)
     if chosen.apply:
         store.put(chosen.apply(store.orders(), order))
     details = {name: str(value) for name in ("subject", "until") if (value := getattr(order, name))}
@@ -342,11 +342,11 @@ def _store_order(store: StateStore, request: ControlRequest, order: GivenOrder) 
     return lost
 
 
-def _forget_used_skip(store: StateStore) -> None:
+def _remove_used_skip_order(store: StateStore) -> None:
     """Remove a used order to skip a run; after a reset or restore, it would apply to another run."""
     control, last = store.peek(Control), last_committed_run(store.storage, datetime.now(UTC))
     at = time_of(last.name) if last else None
-    changed = without_used_skip(control, at) if at else control
+    changed = without_used_skip_order(control, at) if at else control
     if changed != control:
         store.put(changed)
 
@@ -382,10 +382,10 @@ class ControlOperator(ClusterOperator):
             AirflowFailException: a field is invalid or missing, or the state cannot be restored (`change_state`).
         """
         with fail_unless_temporary(context):
-            (request, order), store = form_and_order(context), self._store(context)
+            (request, order), store = form_and_order(context), self._state_store(context)
             answer = self._carry_out(store, request, order)
             if self.ordered.get("undecided"):
-                answer |= {"undecided": "the run in progress may still make a plan, but will not carry it out"}
+                answer |= {"undecided": "the run in progress may still make a plan, but will not carry out the plan"}
             answer = {"in_force": self._orders_text(store)} | answer
         self.log.info("Result of %s for cluster %s:\n%s", request.action, self.entry.name, json.dumps(answer, indent=1))
         if request.form_action.needs_reason:
@@ -419,7 +419,7 @@ class ControlOperator(ClusterOperator):
         }
 
     def _orders_text(self, store: StateStore) -> str:
-        last = store.last_plan()
+        last = store.last_plan_id()
         # A stop is shown while a run that it may affect is in progress.
         running = is_in_progress(self.storage, last, datetime.now(UTC))
         return store.orders_text(self.entry.settings, time_of(last) if running else None)

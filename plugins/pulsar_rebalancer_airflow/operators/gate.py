@@ -13,17 +13,17 @@ from pulsar_rebalancer.carry_out.gate import Approval, Verdict, judge_plan
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import PlanError, SettingsError
-from pulsar_rebalancer.orders.breaker import last_closing
-from pulsar_rebalancer.orders.in_force import holds_now, new_exclusion
+from pulsar_rebalancer.orders.breaker import breaker_closed_at
+from pulsar_rebalancer.orders.in_force import all_holds, new_exclusion
 from pulsar_rebalancer.orders.manual_plans import Answers, Drains, GateOpening, Question
 from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
 from pulsar_rebalancer.reasons import Effect, Reason
-from pulsar_rebalancer.run.plan import Move, Split, Summary, read_state, verified_actions
+from pulsar_rebalancer.run.plan import Move, Split, Summary, read_plan_state, verified_actions
 from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.run.retention import delete_unneeded_state_files
 from pulsar_rebalancer.run.snapshot import StateBefore
-from pulsar_rebalancer.state import DecisionState, commit
+from pulsar_rebalancer.state import DecisionState, accept_state
 from pulsar_rebalancer.storage.documents import CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
@@ -62,20 +62,20 @@ class RecordOperator(RunOperator):
             run = run_folder(context, self.cluster, self.run)
             summary = Summary.read(run)
             actions = verified_actions(run, summary)
-            blocking = Validation.read(run).reasons(Effect.BLOCK)
+            blocking = Validation.read(run).reason_counts(Effect.BLOCK)
             if blocking:
                 raise PlanError(Reason.BLOCKED, f"validation stopped this run: {', '.join(blocking)}")
-            store = self._store(context)
+            store = self._state_store(context)
             stored = store.get(DecisionState)
-            document = commit(stored, read_state(run).model_copy(update={"plan_hash": summary.hash}))
+            document = accept_state(stored, read_plan_state(run).model_copy(update={"plan_hash": summary.hash}))
             if document is None:
-                self.log.info("Plan %s was already recorded as number %d", stored.plan_id, stored.seq)
+                self.log.info("Plan %s was already recorded as state %d", stored.plan_id, stored.seq)
                 document = stored
             else:
                 store.put(document)
-                self.log.info("Recorded plan %s as number %d (%s)", document.plan_id, document.seq, summary.counting)
+                self.log.info("Recorded plan %s as state %d (%s)", document.plan_id, document.seq, summary.counting)
                 # Runs that only show a plan may still read the files of the state before.
-                delete_unneeded_state_files(storage_of(self.cluster).state, document.files | stored.files)
+                delete_unneeded_state_files(storage_of(self.cluster).state, document.file_names | stored.file_names)
             if not (run / CommitMark.FILE).exists():
                 CommitMark(seq=document.seq, at=datetime.now(UTC)).write(run)
         return [0] if actions.splits else []
@@ -118,7 +118,7 @@ class GateOperator(RunOperator):
         return sorted({move.wave for move in verdict.moves})
 
     def _ask_for_approval(self, context: Context, run: StoragePath, summary: Summary) -> None:
-        store = self._store(context)
+        store = self._state_store(context)
         present, now = store.get(Question), datetime.now(UTC)
         if present.plan_id == summary.plan_id:
             return  # a retry
@@ -143,14 +143,14 @@ class GateOperator(RunOperator):
 
     def _reset_hits(self, context: Context) -> None:
         """Reset the hits of pairs whose bundles will move, if the plan was made without counting hits."""
-        store = self._store(context)
+        store = self._state_store(context)
         recorded = store.get(DecisionState)
         if recorded.restarts:
-            store.put(recorded.without_restarts())
+            store.put(recorded.with_hits_reset())
 
     def _withdraw_question(self, context: Context) -> None:
         """Withdraw the open question, and note the opening: a plan made earlier may no longer be valid."""
-        store = self._store(context)
+        store = self._state_store(context)
         present, opening = store.get(Question), GateOpening(datetime.now(UTC), context["dag_run"].run_id)
         if present != Question():
             store.put(Question(before=present.run_id or present.before, opening=opening))
@@ -200,7 +200,7 @@ class Holds:
     ) -> None:
         self._run = JudgedRun(started_at=context["dag_run"].start_date)
         self._store = store
-        self._file = _FileSettings(cluster, settings)
+        self._file = _CurrentSettings(cluster, settings)
         self._mode = settings.mode
         self._planned = planned_settings
         self._present = settings
@@ -214,12 +214,12 @@ class Holds:
         self._drained: frozenset[str] = frozenset()
         self._rolls = False
 
-    def reason(self) -> Reason | None:
+    def stop_reason(self) -> Reason | None:
         """Return why no further move or split may start; None if nothing prevents it."""
         self._refresh()
         if self._reason is None and self._has_reached_limit():
             self._reason = Reason.BREAKER_OPEN
-            _log.warning("No more moves are started: %d moves have failed in this run", self._failed(self._closed_at))
+            _log.warning("No more moves are started. Failed moves of this run: %d", self._failed(self._closed_at))
         return self._reason
 
     def _has_reached_limit(self) -> bool:
@@ -232,7 +232,7 @@ class Holds:
     def skip_reason(self, action: Move | Split) -> Reason | None:
         """Return why orders given after planning forbid or no longer want a move or split; None if allowed.
 
-        Call `reason` first, because it reads the current orders and settings.
+        Call `stop_reason` first, because it reads the current orders and settings.
         """
         if self._looked_at == -math.inf:
             self._refresh()
@@ -254,22 +254,22 @@ class Holds:
         if self._reason is not None or time.monotonic() - self._looked_at < self._between_looks:
             return
         orders = self._store.orders(models=ORDER_DOCUMENTS)
-        self._control = control = orders.get(Control).without_ended(datetime.now(UTC))
+        self._control = control = orders.get(Control).without_ended_orders(datetime.now(UTC))
         roll, self._drained = orders.get(Roll), frozenset(orders.get(Drains).brokers)
         if self._before.roll is not None:
             ended = roll.stop_order(control) or roll.skip_order(control) or not roll.is_active
-            self._rolls = roll.same_phase(self._before.roll) and not ended
-        hold = self._hold_now(orders)
+            self._rolls = roll.has_same_phase(self._before.roll) and not ended
+        hold = self._current_hold(orders)
         if hold is not None:
             self._reason = hold[0]
             _log.warning("No more moves or splits are started, because of %s: %s", *hold)
         self._looked_at = time.monotonic()
 
-    def _hold_now(self, orders: OrdersInForce) -> Hold | None:
-        self._closed_at = last_closing(self._control)
+    def _current_hold(self, orders: OrdersInForce) -> Hold | None:
+        self._closed_at = breaker_closed_at(self._control)
         settings = self._file.settings()
         self._present = settings or self._present
-        closed = holds_now(self._present, orders, datetime.now(UTC), self._run)
+        closed = all_holds(self._present, orders, datetime.now(UTC), self._run)
         if closed:
             return closed[0]
         if settings is None:
@@ -279,7 +279,7 @@ class Holds:
         return None
 
 
-class _FileSettings:
+class _CurrentSettings:
     """A cluster's current settings, read again whenever the clusters file changes; else those given."""
 
     def __init__(self, cluster: str, settings: Settings) -> None:

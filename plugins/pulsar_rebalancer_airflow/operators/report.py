@@ -10,12 +10,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from pydantic import JsonValue
 
 from pulsar_rebalancer.carry_out import split_executor as splitting
-from pulsar_rebalancer.carry_out.move_history import drop_destinations, moves_to_keep
+from pulsar_rebalancer.carry_out.move_history import drop_destinations, moves_state_to_keep
 from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance_breaker, last_closing
+from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance_breaker, breaker_closed_at
 from pulsar_rebalancer.orders.in_force import FILE_ONLY_SETTINGS
 from pulsar_rebalancer.orders.manual_plans import Answers, Question
 from pulsar_rebalancer.orders.order import Control
@@ -23,7 +23,7 @@ from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES, BundleClientGaps, Outcome, conclude_run, failed_moves
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import RunRequest, Validation
-from pulsar_rebalancer.run.retention import Needs, maintain
+from pulsar_rebalancer.run.retention import NeededData, maintain_storage
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.alert_conditions import Condition, Observation
@@ -67,7 +67,7 @@ class ReportOperator(RunOperator):
                 return {}
             run = run_folder(context, self.cluster, self.run)
             outcome = self._write_outcome(context, run)
-            return {str(reason): count for reason, count in outcome.counts.items()}
+            return {str(reason): count for reason, count in outcome.move_counts.items()}
         finally:
             send_metrics(self.cluster, run, outcome)
             if self.settings is not None:
@@ -75,8 +75,8 @@ class ReportOperator(RunOperator):
                 send_run_alerts(context, self.cluster, self.settings, run.uri if run else None)
 
     def _write_outcome(self, context: Context, run: StoragePath) -> Outcome:
-        now, store = datetime.now(UTC), self._store(context)
-        request, earlier, stored = RunRequest.read(run), Outcome.find(run), store.get(MovesState)
+        now, store = datetime.now(UTC), self._state_store(context)
+        request, earlier, stored = RunRequest.read(run), Outcome.read_if_exists(run), store.get(MovesState)
         history = drop_destinations(stored, Snapshot(run).owners(stored.kept_destinations), request.collected_at, now)
         gate = Reason.get(str(current_xcom(context, self.gate, "reason") or ""))
         kept = {bundle: record.destination for bundle, record in history.kept_destinations.items()}
@@ -89,7 +89,7 @@ class ReportOperator(RunOperator):
         grace = max(settings.grace_period_minutes, shortest, SETTLED)
         counted_at = store.get(DecisionState).counted_at
         splits = splitting.splits_to_keep(history.splits, outcome, now, counted_at)
-        history = moves_to_keep(history.model_copy(update={"splits": splits}), outcome, now, grace)
+        history = moves_state_to_keep(history.model_copy(update={"splits": splits}), outcome, now, grace)
         if history != stored:
             store.put(history)
         self.log.info("%s", outcome_text(outcome, run))
@@ -105,7 +105,7 @@ class ReportOperator(RunOperator):
             }
             context["outlet_events"][moves_alias(self.cluster)].add(moves_asset(self.cluster), extra=extra)
         if self.settings is not None and self.settings.breaker is not None:
-            closed = last_closing(store.peek(Control))
+            closed = breaker_closed_at(store.peek(Control))
             failed = failed_moves(outcome.moves, stored.unloads, closed)
             seen = _breaker_tally(run, request, outcome, earlier, failed)
             if earlier is None or seen.failed_moves or seen.has_moved:
@@ -130,15 +130,15 @@ class ReportOperator(RunOperator):
             if gaps:
                 self._last_client_gaps(folder).with_gaps(gaps, outcome.ended_at).write(folder)
         except SnapshotError as error:
-            self.log.warning("Client gaps of these moves were not stored for later manual plans: %s", error)
+            self.log.warning("Client gaps of this run were not stored, so later manual plans lack them: %s", error)
 
     def _last_client_gaps(self, folder: StoragePath) -> BundleClientGaps:
         try:
-            return BundleClientGaps.find(folder) or BundleClientGaps()
+            return BundleClientGaps.read_if_exists(folder) or BundleClientGaps()
         except SnapshotError as error:
             if error.reason is not Reason.FILE_DAMAGED:
                 raise
-            self.log.warning("Client gaps that were stored for earlier moves are lost: %s", error)
+            self.log.warning("The stored client gaps of earlier runs are lost: %s", error)
             return BundleClientGaps()
 
     def _orders_text(self, context: Context, store: StateStore, run_settings: RunSettings) -> str:
@@ -152,11 +152,11 @@ def _breaker_tally(
     run: StoragePath, request: RunRequest, outcome: Outcome, earlier_outcome: Outcome | None, failed_bundles: set[str]
 ) -> Tally:
     """Return what the circuit breaker counts: the moves that an earlier report has not reported yet."""
-    reported = {move.bundle for move in earlier_outcome.moves if move.failed} if earlier_outcome else set()
+    reported = {move.bundle for move in earlier_outcome.moves if move.counts_as_failed} if earlier_outcome else set()
     validation = Validation.read(run) if (run / "validation.json").exists() else None
     summary = Summary.read(run) if (run / "plan" / "summary.json").exists() else None
     return Tally(
-        bad_broker_count=_bad_brokers(validation) if validation else None,
+        bad_broker_count=_bad_broker_count(validation) if validation else None,
         failed_moves=len(failed_bundles - reported),
         has_moved=outcome.moved_count > (earlier_outcome.moved_count if earlier_outcome else 0),
         range_before_moves=summary.score_range if summary else None,
@@ -165,9 +165,9 @@ def _breaker_tally(
     )
 
 
-def _bad_brokers(validation: Validation) -> int:
+def _bad_broker_count(validation: Validation) -> int:
     # Bundle names contain a slash.
-    return sum("/" not in name and not why.has(Trait.EXPECTED) for name, why in validation.quarantined.items())
+    return sum("/" not in name and not why.has(Trait.EXPECTED) for name, why in validation.quarantine_reasons.items())
 
 
 def _has_changes(outcome: Outcome) -> bool:
@@ -190,10 +190,10 @@ class MaintainOperator(ClusterOperator):
         """
         dry_run = context["dag_run"].run_type != "scheduled" and bool(context["params"]["dry_run"])
         with fail_unless_temporary():
-            store, storage = self._store(context), self.storage
+            store, storage = self._state_store(context), self.storage
             plans, now = {store.get(Question).plan_id, *store.get(Answers).plans}, datetime.now(UTC)
-            needed = Needs.read(storage, store.get(DecisionState), plans, now)
-            report = maintain(storage, self.entry.settings, needed, now, dry_run=dry_run)
+            needed = NeededData.read(storage, store.get(DecisionState), plans, now)
+            report = maintain_storage(storage, self.entry.settings, needed, now, dry_run=dry_run)
         self.log.info("Upkeep of cluster %s:\n%s", self.entry.name, report.text_table())
         if report.problems:
             context["ti"].xcom_push("return_value", report.json_document())
@@ -224,7 +224,7 @@ class WatchOperator(BaseOperator):
         seconds = (now - since).total_seconds()
         limit = self.settings.alert_after_intervals * self.settings.interval_seconds
         text = f"last run ended {since:%Y-%m-%d %H:%M:%S %Z}" if last else "no run has ended yet"
-        self.log.info("Cluster %s: %s; %.0f of %.0f s before an alert have passed", self.cluster, text, seconds, limit)
+        self.log.info("Cluster %s: %s; %.0f s have passed, alert after %.0f s", self.cluster, text, seconds, limit)
         seen = Observation(
             seconds > limit, {Reason.NO_RUN: 1}, f"{text}; interval {self.settings.interval_seconds:g} s"
         )

@@ -14,10 +14,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 from pulsar_rebalancer.carry_out.gate import require_second_person
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.decide import roll_plan
-from pulsar_rebalancer.decide.rolling import RollFacts, SampleForRoll, advance, why_unsafe
+from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_turn_unsafe
 from pulsar_rebalancer.errors import AdminError, PlanError, SettingsError, SnapshotError, StateError
-from pulsar_rebalancer.orders.in_force import LASTING_REASONS, holds_now
-from pulsar_rebalancer.orders.manual_plans import Drains, Question, deadline_of
+from pulsar_rebalancer.orders.in_force import LASTING_REASONS, all_holds
+from pulsar_rebalancer.orders.manual_plans import Drains, Question, answer_due
 from pulsar_rebalancer.orders.order import Control, Hold, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, RollRequest, ShownRestarts, parse_roll_form
 from pulsar_rebalancer.pulsar import PulsarAdmin
@@ -100,7 +100,7 @@ class RollOperator(BaseSensorOperator):
         except AirflowTaskTimeout as error:
             # A retry would take as long, and an active roll could take no step meanwhile.
             raise AirflowFailException("the dry run timed out: give fewer brokers") from error
-        refused = "; ".join(f"{why.reason}: {why.message}" for why in self._refusals(context, store, roll, now))
+        refused = "; ".join(f"{why.reason}: {why.message}" for why in self._roll_refusals(context, store, roll, now))
         closed = (f"{why.reason} {why.detail}" for why in self._holds(store, now) if why.reason not in LASTING_REASONS)
         waits = "; ".join(filter(None, [*closed, roll_plan.why_no_turn(sample)]))
         store.put(roll.model_copy(update={"shown": shown}))
@@ -112,26 +112,26 @@ class RollOperator(BaseSensorOperator):
         now, shown, settings, run_id = datetime.now(UTC), roll.shown, self.entry.settings, context["dag_run"].run_id
         by = requesting_user(context)
         if roll.is_active:
-            return self._take_over(context, roll, plan_id, by)
+            return self._take_over_roll(context, roll, plan_id, by)
         again = shown is not None and roll.at is not None and shown.at > roll.at and roll.run_id != run_id
         if roll.id == plan_id and not again:
             raise PlanError(Reason.PLAN_USED, f"{roll.progress} (run {roll.run_id})")
         if shown is None or shown.id != plan_id:
-            raise PlanError(Reason.OTHER_PLAN, f"{plan_id[:16]} is not the id of the last rolling restart shown")
-        age = (now - shown.at).total_seconds()
-        if age > settings.max_awaiting_minutes * 60:
-            raise PlanError(Reason.PLAN_EXPIRED, f"rolling restart {plan_id[:16]} was shown {age:.0f} s ago")
+            raise PlanError(Reason.OTHER_PLAN, f"{plan_id[:16]} is not the id that the last dry run showed")
+        age, limit = (now - shown.at).total_seconds(), settings.max_awaiting_minutes * 60
+        if age > limit:
+            raise PlanError(Reason.PLAN_EXPIRED, f"dry run {plan_id[:16]} is {age:.0f} s old; the limit is {limit:g} s")
         require_second_person(settings, shown.by, by, asks_second_person=False)
-        for why in self._refusals(context, store, roll, now):
+        for why in self._roll_refusals(context, store, roll, now):
             raise why
         sample = self._latest_sample()
         if roll_plan.roll_preview(sample, shown.order, shown.by, shown.reason).id != plan_id:
-            raise PlanError(Reason.OTHER_PLAN, f"brokers joined, left or restarted since {plan_id[:16]} was shown")
-        listed = tuple(broker.broker for broker in sample.brokers_without({}))
+            raise PlanError(Reason.OTHER_PLAN, f"brokers joined, left or restarted after dry run {plan_id[:16]}")
+        listed = tuple(broker.broker for broker in sample.read_broker_samples({}))
         self.log.warning("%s begins a rolling restart of %s: %s", by or "unknown", ", ".join(shown.order), shown.reason)
         return roll.started_roll(shown, run_id, listed, now, by, sample.folder.name)
 
-    def _refusals(self, context: Context, store: StateStore, roll: Roll, now: datetime) -> Iterator[PlanError]:
+    def _roll_refusals(self, context: Context, store: StateStore, roll: Roll, now: datetime) -> Iterator[PlanError]:
         if roll.is_active:
             yield PlanError(Reason.ROLLING, roll.progress)
             return
@@ -147,12 +147,12 @@ class RollOperator(BaseSensorOperator):
         if plan := self._hash_of_waiting_manual_plan(context, store, now):
             yield PlanError(Reason.PLAN_UNDER_WAY, f"manual plan {plan} waits for approval: approve or reject it first")
         if hindrance := self._why_no_restart(context):
-            yield PlanError(Reason.RESTART_FAILED, f"roll_restart_dag: {hindrance}")
+            yield PlanError(Reason.RESTART_FAILED, f"the rolling restart needs {hindrance}")
 
     def _hash_of_waiting_manual_plan(self, context: Context, store: StateStore, now: datetime) -> str:
         question, at = store.get(Question), Situation(self.entry.settings, store.orders(), now)
         run = self.storage.run_folder(question.plan_id)
-        if run is None or deadline_of(at) is None:
+        if run is None or answer_due(at) is None:
             return ""
         ended = context["ti"].get_dr_count(
             f"{APPLY_DAG}{self.entry.name}", run_ids=[question.run_id], states=["success", "failed"]
@@ -160,14 +160,14 @@ class RollOperator(BaseSensorOperator):
         summary = Summary.read_or_none(run)
         return question.hash[:16] if summary is not None and summary.by_hand is not None and not ended else ""
 
-    def _take_over(self, context: Context, roll: Roll, plan_id: str, giver: str) -> Roll:
+    def _take_over_roll(self, context: Context, roll: Roll, plan_id: str, giver: str) -> Roll:
         """Return the document of an active roll that this run continues, because the roll's own run no longer does."""
         run = context["dag_run"]
         goes_on = context["ti"].get_dr_count(run.dag_id, run_ids=[roll.run_id], states=["queued", "running"])
         if plan_id != roll.id or goes_on:
             raise PlanError(Reason.ROLLING, f"{roll.progress} (run {roll.run_id}, plan {roll.id})")
         self.log.warning(
-            "%s: run %s continues the rolling restart of run %s", giver or "unknown", run.run_id, roll.run_id
+            "Run %s (by %s) continues the rolling restart of run %s", run.run_id, giver or "unknown", roll.run_id
         )
         return roll.model_copy(update={"run_id": run.run_id})
 
@@ -177,7 +177,7 @@ class RollOperator(BaseSensorOperator):
 
     def _roll_facts(self, context: Context, store: StateStore, roll: Roll) -> RollFacts:
         now, settings = datetime.now(UTC), self.entry.settings
-        control, held = store.peek(Control), self._why_held(store, now)
+        control, held = store.peek(Control), self._hold_text(store, now)
         # A roll that is held before a turn looks at no sample.
         seen, unknown = (None, held) if held and roll.phase is Phase.WAITING else self._roll_sample(store, roll)
         stop, skip = roll.stop_order(control), roll.skip_order(control)
@@ -194,31 +194,31 @@ class RollOperator(BaseSensorOperator):
         if not settings.roll_restart_dag:
             return facts
         hindrance, run_id = self._why_no_restart(context), _restart_run_id(roll)
-        safe = seen is not None and not why_unsafe(roll, seen)
+        safe = seen is not None and not why_turn_unsafe(roll, seen)
         restart = self._restart_state(context, roll, run_id, may_start=safe and not (held or stop or skip or hindrance))
         dag = f"{settings.roll_restart_dag}, run {run_id}"
         return facts._replace(restart_state=restart, dag_and_run=dag, why_no_restart=hindrance)
 
-    def _why_held(self, store: StateStore, now: datetime) -> str:
+    def _hold_text(self, store: StateStore, now: datetime) -> str:
         closed = self._holds(store, now)
         return f"permission: {closed[0].reason} {closed[0].detail}" if closed else ""
 
     def _holds(self, store: StateStore, now: datetime) -> list[Hold]:
-        return holds_now(self.entry.settings, store.orders(), now)
+        return all_holds(self.entry.settings, store.orders(), now)
 
-    def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[SampleForRoll | None, str]:
+    def _roll_sample(self, store: StateStore, roll: Roll) -> tuple[RollSample | None, str]:
         try:
             drained = store.get(Drains).brokers
-            seen = roll_plan.sample_of_roll(self._latest_sample(), roll, drained)
+            seen = roll_plan.roll_sample(self._latest_sample(), roll, drained)
             started = seen.start_times.get(roll.broker)
             to_restart = roll.phase is Phase.RESTARTING and started is not None and started == roll.started
-            return (self._with_brokers_answer(roll, seen) if to_restart else seen), ""
+            return (self._add_owned_bundles(roll, seen) if to_restart else seen), ""
         except (SnapshotError, StateError) as error:
             return None, f"a usable sample: {error.message}"
 
-    def _with_brokers_answer(self, roll: Roll, sample: SampleForRoll) -> SampleForRoll:
+    def _add_owned_bundles(self, roll: Roll, sample: RollSample) -> RollSample:
         try:
-            return roll_plan.with_owned_bundles(sample, self.storage, roll, asyncio.run(self._owned_bundles(roll)))
+            return roll_plan.add_arrived_bundles(sample, self.storage, roll, asyncio.run(self._owned_bundles(roll)))
         except (AdminError, SettingsError) as error:
             return sample._replace(problems={**sample.problems, roll.broker: error.reason})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -27,7 +28,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.shedders.registry import STRATEGIES_VARIABLE
 from pulsar_rebalancer_airflow.operators.bases import requesting_user
 from pulsar_rebalancer_airflow.options import FAILURE, VARIABLES, fail_unless_temporary, option, option_path, run_folder
-from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, ConnectedApplication, server_environment
+from pulsar_rebalancer_airflow.spark_connect import CONNECTION_TYPE, SparkConnectApplication, server_environment
 from pulsar_rebalancer_airflow.suites import ReplayLink
 
 if TYPE_CHECKING:
@@ -118,14 +119,14 @@ def checked_connection(conn_id: str) -> Connection:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException:
         raise SettingsError(
-            Reason.SPARK_UNREACHABLE, f"{where} was not found: add it, or check the secrets backend"
+            Reason.SPARK_UNREACHABLE, f"{where} was not found: add the connection, or check the secrets backend"
         ) from None
     if connection.conn_type == CONNECTION_TYPE:
         return connection
     # The form's field may be left empty.
     if (connection.extra_dejson.get("deploy-mode") or "client") != "client":
         raise SettingsError(
-            Reason.WRONG_SETTING, f"{where}: deploy-mode must be client: the driver runs on the task's machine"
+            Reason.WRONG_SETTING, f"{where}: deploy-mode must be client, because the driver runs on the task's machine"
         )
     master = f"{connection.conn_type}://{connection.host}"
     if "k8s" in master and find_spec("airflow.providers.cncf") is None:
@@ -163,7 +164,7 @@ class SparkApplicationOperator(BaseOperator):
         self.name = name
         self.conn_id = conn_id
         self.conf = CONF | {"spark.driver.extraJavaOptions": JAVA_OPTIONS} | (conf or {})
-        self._connected: ConnectedApplication | None = None
+        self._connected: SparkConnectApplication | None = None
         self._submitted: SparkSubmitHook | None = None
 
     def on_kill(self) -> None:
@@ -185,7 +186,7 @@ class SparkApplicationOperator(BaseOperator):
         try:
             with driver_environment():
                 if connected:
-                    self._connected = ConnectedApplication([self.application, *self.application_args], server)
+                    self._connected = SparkConnectApplication([self.application, *self.application_args], server)
                     self._connected.wait_for_end(self.log.info)
                 else:
                     self._submitted = self._make_hook(connection)
@@ -204,7 +205,7 @@ class SparkApplicationOperator(BaseOperator):
         if archive and archive.is_file():
             conf["spark.driver.extraJavaOptions"] = f"{JAVA_OPTIONS} -XX:SharedArchiveFile={archive} -Xshare:auto"
         elif archive:
-            self.log.warning("[pulsar_rebalancer] spark_archive: %s is missing: Spark starts without it", archive)
+            self.log.warning("[pulsar_rebalancer] spark_archive: %s is missing, so Spark starts without it", archive)
         return SparkSubmitHook(
             conn_id=self.conn_id,
             name=self.name,
@@ -252,7 +253,7 @@ class DecideOperator(SparkApplicationOperator):
             run = run_folder(context, self.cluster, address)
             if RunRequest.read(run).params.plan:
                 summary = replan(ClusterStorage(root, self.cluster), run)
-                self.log.info("%s; stay: %s", summary.sentence, dict(summary.bundle_skip_reasons))
+                self.log.info("%s. Bundles that stay: %s", summary.sentence, json.dumps(summary.bundle_skip_reasons))
                 return
             connection = checked_connection(self.conn_id)
         self._submit(context, connection)

@@ -24,7 +24,7 @@ from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.names import is_extensible, range_of
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.pulsar.client import shedding_is_on, splitting_brokers
-from pulsar_rebalancer.reasons import Reason, Trait, counts_text
+from pulsar_rebalancer.reasons import Reason, Trait, reasons_text
 from pulsar_rebalancer.run.outcome import RETRIED, MoveOutcome, unmoved
 from pulsar_rebalancer.run.plan import Move, Split, SplitOutcome, Summary, read_moves
 from pulsar_rebalancer.run.snapshot import Snapshot, StateBefore
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class UnfinishedError(Exception):
+class UnfinishedPlanError(Exception):
     """Some bundles could not be moved or split, but the next attempt might succeed."""
 
 
@@ -58,18 +58,18 @@ class PlanPartOperator(RunOperator):
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def present(self) -> Settings:
+    def dag_settings(self) -> Settings:
         return Settings.model_validate(self.settings)
 
     def _current_verdict(self, context: Context, run: StoragePath, *, has_begun: bool) -> Verdict:
         """Return the current verdict. A part that has begun has a later deadline, because it must be completed."""
         summary = Summary.read(run)
         until = summary.wave_resume_deadline if has_begun else summary.wave_start_deadline
-        return current_verdict(context, self.cluster, run, self.present, until)
+        return current_verdict(context, self.cluster, run, self.dag_settings, until)
 
     def _connection(self) -> AdminConnection:
         """Return the cluster's connection. Raises AdminError `read_only`."""
-        return PulsarAdminHook(self.present.connection).get_writing_settings()
+        return PulsarAdminHook(self.dag_settings.connection).get_writable_connection()
 
     def _run_with_admin(self, connection: AdminConnection, work: Callable[[PulsarAdmin], Awaitable[None]]) -> None:
         async def run_work() -> None:
@@ -89,21 +89,21 @@ class PlanPartOperator(RunOperator):
 
         Raises:
             AirflowFailException: a broker refused a request, or a person stopped the run.
-            UnfinishedError: brokers did not answer. This is retried.
+            UnfinishedPlanError: brokers did not answer. This is retried.
             AirflowSkipException: orders or settings prevented the whole part.
         """
         counts: Counter[Reason] = Counter()
         for outcome in outcomes:
             counts[outcome.reason] += 1
-            self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.state_text})")
+            self.log.info("%s: %s %s", outcome.bundle, outcome.reason, outcome.error or f"({outcome.reported_text})")
         ordered = {reason for reason in counts if reason.has(Trait.ORDERED)}
         refused = sorted(reason for reason in counts.keys() - ordered if reason.has(Trait.NEEDS_PERSON))
         if refused:
-            raise AirflowFailException(f"{label}: {counts_text(counts)}. {refused[0].meaning}")
+            raise AirflowFailException(f"{label}: {reasons_text(counts)}. {refused[0].meaning}")
         if any(reason.has(RETRIED) for reason in counts.keys() - ordered):
-            raise UnfinishedError(f"{label}: {counts_text(counts)}; a retry continues with the remaining bundles")
+            raise UnfinishedPlanError(f"{label}: {reasons_text(counts)}; a retry continues with the remaining bundles")
         if ordered and ordered == counts.keys():
-            raise AirflowSkipException(f"{label}: {counts_text(counts)}. {min(ordered).meaning}")
+            raise AirflowSkipException(f"{label}: {reasons_text(counts)}. {min(ordered).meaning}")
         return {str(reason): count for reason, count in counts.items()}
 
 
@@ -128,7 +128,7 @@ class _ProgressPublisher:
         done = history.ended_moves
         progress = {"done": len(done), "of": self._total, "failed": sum(not outcome.ok for outcome in done)}
         self._context["ti"].xcom_push(key="progress", value=progress)
-        _log.info("%(done)d of %(of)d moves have ended, %(failed)d of them not as planned", progress)
+        _log.info("%(done)d of %(of)d moves have ended; not as planned: %(failed)d", progress)
         self._published_at = time.monotonic()
 
 
@@ -167,28 +167,28 @@ class UnloadWaveOperator(PlanPartOperator):
         Raises:
             AirflowFailException: the plan is not the recorded plan, was changed, is too old or exceeds a cap; the
                 folder belongs to another run; the connection is read-only; or the brokers refuse the credentials.
-            UnfinishedError: brokers did not answer for some bundles. This is retried.
+            UnfinishedPlanError: brokers did not answer for some bundles. This is retried.
             AirflowSkipException: orders or settings prevented the whole wave.
         """
         with fail_unless_temporary():
             run = run_folder(context, self.cluster, self.run)
-            store = self._store(context)
+            store = self._state_store(context)
             planned = [move for move in read_moves(run) if move.wave == int(self.wave)]
-            history = WaveHistory(store.get(MovesState), store.change_moves, run, int(self.wave))
+            history = WaveHistory(store.get(MovesState), store.change_moves_state, run, int(self.wave))
             summary = Summary.read(run)
             settings, by_hand = summary.resolved.settings, summary.by_hand
             # What a person chose to move needs no drain.
             served = StateBefore.read(run)
             served = StateBefore(control=served.control) if by_hand and by_hand.request.action else served
             holds = Holds(
-                context, self.cluster, store, settings, self.present, served, count_failures=history.new_failures
+                context, self.cluster, store, settings, self.dag_settings, served, count_failures=history.new_failures
             )
-            moves = self._remaining_part(context, run, holds, history, planned)
+            moves = self._pending_moves(context, run, holds, history, planned)
             if moves:
                 self._carry_out(settings, history, moves, holds, _ProgressPublisher(context, len(planned)))
         return self._counts_or_error(f"Wave {self.wave}", (history.outcomes[move.bundle] for move in planned))
 
-    def _remaining_part(
+    def _pending_moves(
         self, context: Context, run: StoragePath, holds: Holds, history: WaveHistory, planned_moves: list[Move]
     ) -> list[Move]:
         verdict, now = (
@@ -200,17 +200,17 @@ class UnloadWaveOperator(PlanPartOperator):
         fresh = [move for move in history.remaining_moves(planned_moves) if move.bundle not in unloaded]
         if verdict.reason is not Reason.OPEN:
             if verdict.reason is Reason.PLAN_TOO_OLD or verdict.reason.has(Trait.NOT_BEGUN):
-                history.add_skipped([unmoved(move, verdict.reason) for move in fresh], now)
+                history.add_skipped_moves([unmoved(move, verdict.reason) for move in fresh], now)
             if verdict.reason.has(Trait.ORDERED) and all(move.bundle in history.outcomes for move in planned_moves):
                 return []
             raise PlanError(verdict.reason, f"wave {self.wave} did not begin: {verdict.detail}")
-        stop_reason, waiting = holds.reason(), _ranges_to_wait_for(run, history, fresh)
+        stop_reason, waiting = holds.stop_reason(), _ranges_to_wait_for(run, history, fresh)
 
         def skip_reason(move: Move) -> Reason | None:
             return holds.skip_reason(move) or (Reason.NOT_ATTEMPTED if range_of(move.bundle) in waiting else None)
 
         left = {move.bundle: unmoved(move, reason) for move in fresh if (reason := stop_reason or skip_reason(move))}
-        history.add_skipped(list(left.values()), now)
+        history.add_skipped_moves(list(left.values()), now)
         if stop_reason is not None:
             return []
         moves = [move for move in verdict.moves if move.wave == int(self.wave)]
@@ -220,9 +220,9 @@ class UnloadWaveOperator(PlanPartOperator):
         self, settings: Settings, history: WaveHistory, moves: list[Move], holds: Holds, progress: _ProgressPublisher
     ) -> None:
         connection = self._connection()
-        given = {settings.unload_concurrency, self.present.unload_concurrency}
+        given = {settings.unload_concurrency, self.dag_settings.unload_concurrency}
         limits = [limit for limit in given if limit != "auto"]
-        pace = AdaptivePace(self.present.max_client_gap_seconds) if "auto" in given else None
+        pace = AdaptivePace(self.dag_settings.max_client_gap_seconds) if "auto" in given else None
 
         def record_outcome(outcome: MoveOutcome) -> None:
             history.add_outcome(outcome, datetime.now(UTC))
@@ -233,14 +233,14 @@ class UnloadWaveOperator(PlanPartOperator):
             runtime = await admin.runtime_configuration()
             if shedding_is_on(runtime):
                 raise PlanError(Reason.BUILTIN_SHEDDING_ON, f"wave {self.wave} did not begin")
-            history.record_planned(moves, datetime.now(UTC))
+            history.record_planned_moves(moves, datetime.now(UTC))
             await carry_out_moves(
                 admin.bundles,
                 moves,
                 concurrency=min(limits, default=MAX_CONCURRENT_MOVES),
                 timeout_seconds=settings.move_timeout_seconds,
                 on_outcome=record_outcome,
-                stop_reason=holds.reason,
+                stop_reason=holds.stop_reason,
                 skip_reason=holds.skip_reason,
                 before_move=history.record_begin,
                 unloaded_bundles=history.maybe_unloaded_bundles,
@@ -263,9 +263,9 @@ def _ranges_to_wait_for(run: StoragePath, history: WaveHistory, moves: Sequence[
     replace. A wave that waits for its retry lets the next one start.
     """
     ranges = history.unsettled_bundle_ranges.intersection(range_of(move.bundle) for move in moves)
-    if not ranges or not needs_waves(Snapshot(run).brokers_without({})):
+    if not ranges or not needs_waves(Snapshot(run).read_broker_samples({})):
         return frozenset()
-    _log.warning("These hash ranges wait until another wave has moved bundles with the same ranges: %s", sorted(ranges))
+    _log.warning("Moves wait until another wave has moved the bundles with the same hash ranges: %s", sorted(ranges))
     return ranges
 
 
@@ -292,17 +292,17 @@ class SplitOperator(PlanPartOperator):
             AirflowSkipException: the gate was closed, or would be closed now; or a broker splits automatically.
             AirflowFailException: the folder belongs to another run, the connection is read-only, or the brokers refuse
                 the credentials.
-            UnfinishedError: brokers did not answer. This is retried.
+            UnfinishedPlanError: brokers did not answer. This is retried.
         """
         with fail_unless_temporary():
             run = run_folder(context, self.cluster, self.run)
             store = StateStore.from_context(context, self.cluster)
-            history = SplitHistory(store.get(MovesState), store.change_moves, run)
+            history = SplitHistory(store.get(MovesState), store.change_moves_state, run)
             opened = current_xcom(context, self.gate, "reason")
-            splits = self._remaining_part(context, run, history, str(opened))
+            splits = self._pending_splits(context, run, history, str(opened))
             remaining, resolved = history.remaining_splits(splits), Summary.read(run).resolved
             served = StateBefore.read(run)
-            holds = Holds(context, self.cluster, store, resolved.settings, self.present, served, check_always=True)
+            holds = Holds(context, self.cluster, store, resolved.settings, self.dag_settings, served, check_always=True)
             # Ask if brokers split bundles by themselves, unless all splits are manual or the file sets `auto_split`.
             overruled = resolved.origins.get("auto_split") is Origin.FILE
             asked = not overruled and any(split.condition for split in remaining)
@@ -310,24 +310,24 @@ class SplitOperator(PlanPartOperator):
             async def work(admin: PulsarAdmin) -> None:
                 splitting = await splitting_brokers(admin) if asked else []
                 builtin = Reason.BUILTIN_SPLITTING_ON if splitting else None
-                history.record_planned(remaining, datetime.now(UTC))
+                history.record_planned_splits(remaining, datetime.now(UTC))
                 await carry_out_splits(
                     admin.bundles,
                     remaining,
                     max_bundles=resolved.settings.max_namespace_bundles,
                     timeout_seconds=resolved.settings.move_timeout_seconds,
                     on_outcome=lambda outcome: history.add_outcome(outcome, datetime.now(UTC)),
-                    stop_reason=holds.reason,
+                    stop_reason=holds.stop_reason,
                     skip_reason=lambda split: builtin or holds.skip_reason(split),
                     before_split=history.record_begin,
                 )
                 if builtin is not None:
-                    raise AirflowSkipException(f"The gate has closed: {builtin} on {', '.join(splitting)}")
+                    raise AirflowSkipException(f"The gate has closed: {builtin}; brokers: {', '.join(splitting)}")
 
             self._run_with_admin(self._connection(), work)
         return self._counts_or_error("Splits", (history.outcomes[split.bundle] for split in splits))
 
-    def _remaining_part(self, context: Context, run: StoragePath, history: SplitHistory, gate: str) -> Sequence[Split]:
+    def _pending_splits(self, context: Context, run: StoragePath, history: SplitHistory, gate: str) -> Sequence[Split]:
         if gate != Reason.OPEN:
             raise AirflowSkipException(f"The gate is closed: {gate}")
         verdict = self._current_verdict(context, run, has_begun=history.planned)

@@ -30,7 +30,7 @@ from pulsar_rebalancer.orders.order import Order
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.snapshot import find_run
-from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
+from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, hold_text
 from pulsar_rebalancer.show.page.page_model import Links, Overview, QuestionView, State, UserActions
 from pulsar_rebalancer.show.page.timeline import Event
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -47,7 +47,7 @@ from pulsar_rebalancer_airflow.options import (
     ROLL_DAG,
 )
 from pulsar_rebalancer_airflow.state_store import StoredState, state_asset
-from pulsar_rebalancer_airflow.suites import base_path, page_file, page_path
+from pulsar_rebalancer_airflow.suites import base_path, page_path, validation_page
 
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
@@ -90,7 +90,7 @@ def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> Airf
     stored = stored_state(session, storage)
     dag = session.get(DagModel, dag_id)
     scheduler, running = most_recent_job("SchedulerJob", session=session), _running_run(session, dag_id)
-    gate = _xcom_of_folder(session, dag_id, running.run_id, key="reason", task="gate") if running else None
+    gate = _current_xcom(session, dag_id, running.run_id, key="reason", task="gate") if running else None
     facts = AirflowContext(
         paused=dag is not None and dag.is_paused,
         scheduled=scheduler is not None and scheduler.is_alive(),
@@ -104,8 +104,8 @@ def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> Airf
         orders = stored.orders()
         of_store = {
             "orders": orders,
-            "last_plan_id": stored.last_plan(),
-            "why_not_handed_over": _why_not_handed_over(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
+            "last_plan_id": stored.last_plan_id(),
+            "why_not_handed_over": _handover_failures(session, f"{APPLY_DAG}{storage.cluster}", orders.get(Answers)),
             "handed_over_plans": stored.peek(HandedOverPlans),
         }
     except SnapshotError:  # documents are missing, and so is the storage: the page says that it cannot be read
@@ -113,7 +113,7 @@ def facts_of_dag(session: Session, storage: ClusterStorage, dag_id: str) -> Airf
     return facts.model_copy(update=of_store)
 
 
-def _why_not_handed_over(session: Session, dag_id: str, answers: Answers) -> dict[str, Reason]:
+def _handover_failures(session: Session, dag_id: str, answers: Answers) -> dict[str, Reason]:
     """Return why approved plans were not handed over, by plan id: their runs of the apply DAG failed."""
     approved = {answer.question.run_id: name for name, answer in answers.plans.items() if answer.carried_out_by}
     if not approved:
@@ -121,7 +121,7 @@ def _why_not_handed_over(session: Session, dag_id: str, answers: Answers) -> dic
     failed = select(DagRun.run_id).where(
         DagRun.dag_id == dag_id, DagRun.run_id.in_(approved), DagRun.state == DagRunState.FAILED
     )
-    codes = {approved[run_id]: failure_of(session, dag_id, run_id)[1] for run_id in session.scalars(failed)}
+    codes = {approved[run_id]: run_failure(session, dag_id, run_id)[1] for run_id in session.scalars(failed)}
     return {name: Reason.get(code) or Reason.TASK_FAILED for name, code in codes.items()}
 
 
@@ -144,17 +144,17 @@ def _latest_failure(session: Session, dag_id: str) -> FailedRun | None:
     run = session.scalar(ended.order_by(DagRun.id.desc()).limit(1))
     if run is None or run.state != DagRunState.FAILED or run.end_date is None:
         return None
-    task, reason = failure_of(session, dag_id, run.run_id)
+    task, reason = run_failure(session, dag_id, run.run_id)
     message = read_xcom(session, dag_id, run.run_id, key=MESSAGE, task=task) if reason else None
     return FailedRun(run_id=run.run_id, at=run.end_date, task=task, reason=reason, message=str(message or ""))
 
 
-def failure_of(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
+def run_failure(session: Session, dag_id: str, run_id: str) -> tuple[str, str]:
     """Return the id of the first failed task and its reason code. Each is empty if there is none."""
     of_run = (TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id)
     tasks = select(TaskInstance.task_id).where(*of_run, TaskInstance.state == TaskInstanceState.FAILED)
     task = session.scalar(tasks.order_by(TaskInstance.end_date).limit(1)) or ""
-    return task, str(_xcom_of_folder(session, dag_id, run_id, key=FAILURE, task=task) or "") if task else ""
+    return task, str(_current_xcom(session, dag_id, run_id, key=FAILURE, task=task) or "") if task else ""
 
 
 def failures_since(session: Session, dag_id: str, begin: datetime) -> list[Event]:
@@ -214,7 +214,7 @@ def orders_since(session: Session, storage: ClusterStorage, since: datetime) -> 
     ]
 
 
-def _xcom_of_folder(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
+def _current_xcom(session: Session, dag_id: str, run_id: str, *, key: str, task: str) -> Any:
     """Return a task's XCom; None if it refers to an earlier folder of the run (see `current_xcom`)."""
     about = read_xcom(session, dag_id, run_id, key=FOLDER, task=task)
     present = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
@@ -232,18 +232,18 @@ def run_folder(session: Session, storage: ClusterStorage, dag_id: str, run_id: s
         return None
 
 
-def may(user: BaseUser, dag_id: str, method: ResourceMethod, entity: DagAccessEntity = DagAccessEntity.RUN) -> bool:
+def may_use(user: BaseUser, dag_id: str, method: ResourceMethod, entity: DagAccessEntity = DagAccessEntity.RUN) -> bool:
     details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
     return get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=user)
 
 
-def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: BaseUser, now: datetime) -> UserActions:
+def actions(session: Session, entry: ClusterEntry, facts: AirflowContext, user: BaseUser, now: datetime) -> UserActions:
     """Return the DAGs that the user may trigger in Airflow, and the question that the user may answer."""
     dag_ids = {prefix: f"{prefix}{entry.name}" for prefix in _STARTABLE_DAGS}
-    allowed = {prefix: dag_id for prefix, dag_id in dag_ids.items() if may(user, dag_id, "POST")}
+    allowed = {prefix: dag_id for prefix, dag_id in dag_ids.items() if may_use(user, dag_id, "POST")}
     asks = f"{APPLY_DAG}{entry.name}"
     question = None
-    if may(user, asks, "POST") and may(user, asks, "PUT", DagAccessEntity.HITL_DETAIL):
+    if may_use(user, asks, "POST") and may_use(user, asks, "PUT", DagAccessEntity.HITL_DETAIL):
         question, allowed[APPLY_DAG] = _shown_question(session, entry, facts, asks, now), asks
     used = {*allowed.values()} | ({dag_ids[REBALANCE_DAG]} if allowed.keys() & {BY_HAND_DAG, APPLY_DAG} else set())
     used |= {f"{ROLL_DAG}{entry.name}"} if facts.roll.is_active else set()
@@ -259,8 +259,8 @@ def acts(session: Session, entry: ClusterEntry, facts: AirflowContext, user: Bas
         question=question,
         grace_minutes=entry.settings.grace_period_minutes,
         rolls=facts.roll.is_active,
-        closed=why_held(closed[0]) if closed else "",
-        stays_closed=next((why_held(closing) for closing in closed if closing.reason in LASTING_REASONS), ""),
+        closed=hold_text(closed[0]) if closed else "",
+        stays_closed=next((hold_text(closing) for closing in closed if closing.reason in LASTING_REASONS), ""),
         paused_dags=tuple(sorted(session.scalars(paused))),
         barred=(str(user.get_id()), user.get_name()) if entry.settings.two_people else (),
     )
@@ -292,7 +292,7 @@ def with_links(page: Overview, dag_id: str, storage: ClusterStorage, failed_run:
     links, folder = Links(dag=dag, requests=requests), storage.run_folder(page.folder)
     if folder is not None:
         run = f"{dag}/runs/{quote(page.run_id, safe='')}"
-        validation = page_path(dag_id, page.run_id, page.folder) if page_file(folder).exists() else ""
+        validation = page_path(dag_id, page.run_id, page.folder) if validation_page(folder).exists() else ""
         task = "validate" if status.state is State.BLOCKED else "report"
         links = links.model_copy(update={"run": run, "log": f"{run}/tasks/{task}", "validation": validation})
     if failed_run is not None and status.state in (State.FAILED, State.STALE):

@@ -32,11 +32,11 @@ from pulsar_rebalancer_airflow.options import (
     PREFIX,
     REBALANCE_DAG,
     clusters_file,
-    rebalance_dags,
+    entries_by_dag_id,
     storage_root,
 )
 from pulsar_rebalancer_airflow.overview import airflow_facts, run_answers
-from pulsar_rebalancer_airflow.overview.run_answers import make_run_answer, report_of_run
+from pulsar_rebalancer_airflow.overview.run_answers import make_run_answer, report_folder_name
 from pulsar_rebalancer_airflow.suites import base_path, report_path
 
 SECURITY_POLICY = (
@@ -54,7 +54,7 @@ router = APIRouter(dependencies=[Depends(requires_access_dag("GET"))])
 
 
 @router.get("/page/static/{name}")
-def static(name: str) -> Response:
+def static_file(name: str) -> Response:
     """Return a static file of the page, or status 404."""
     kind = next((kind for ending, kind in _MEDIA_TYPES.items() if name.endswith(ending)), None)
     # Pick the file from the folder's own listing: the name in the request never becomes part of a path.
@@ -68,7 +68,7 @@ def static(name: str) -> Response:
 @router.get("/page/{dag_id}")
 def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
     """Return the page, which then loads its documents. For a run of the replay DAG, redirect to the run's report."""
-    report = report_of_run(storage_root(), dag_id, run_id) if run_id else None
+    report = report_folder_name(storage_root(), dag_id, run_id) if run_id else None
     if report is not None:
         return RedirectResponse(report_path(dag_id, run_id, report))
     shell = files(__package__).joinpath("static", "page.html").read_text(encoding="utf-8")
@@ -79,7 +79,7 @@ def page(dag_id: str = "", run_id: Annotated[str, Query()] = "") -> Response:
 def clusters(session: SessionDep, user: GetUserDep) -> list[Status]:
     """Return the status of all clusters whose DAG the user may read, including clusters with unreadable files."""
     readable, strips = get_auth_manager().get_authorized_dag_ids(user=user, method="GET", session=session), []
-    for dag_id, entry in rebalance_dags(load_clusters(clusters_file())).items():
+    for dag_id, entry in entries_by_dag_id(load_clusters(clusters_file())).items():
         if dag_id in readable:
             strips.append(_status_of_cluster(session, entry, dag_id).model_copy(update={"dag_id": dag_id}))
     return strips
@@ -95,15 +95,15 @@ def _status_of_cluster(session: SessionDep, entry: ClusterEntry, dag_id: str) ->
 
 
 @router.get("/dags/{dag_id}/overview")
-def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotated[str, Query()] = "") -> Overview:
+def cluster_page(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotated[str, Query()] = "") -> Overview:
     """Return the content of a cluster's page: the current state, or the state at the time of one run.
 
     Status 404 if the DAG belongs to no cluster, or if the run's files do not exist yet or were deleted.
     """
-    balances, entry = _balanced_cluster(dag_id)
+    balances, entry = _find_cluster(dag_id)
     storage = ClusterStorage(storage_root(), entry.name)
     facts = airflow_facts.facts_of_dag(session, storage, balances)
-    acts = UserActions() if entry.error else airflow_facts.acts(session, entry, facts, user, _now())
+    acts = UserActions() if entry.error else airflow_facts.actions(session, entry, facts, user, _now())
     if run_id:
         folder = airflow_facts.run_folder(session, storage, dag_id, run_id)
         view = overview.run_overview(storage, entry, folder, _now()) if folder else None
@@ -119,18 +119,18 @@ def cluster(dag_id: str, session: SessionDep, user: GetUserDep, run_id: Annotate
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/answer", dependencies=[Depends(requires_access_dag("GET", _RUN_ENTITY))])
-def answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
+def run_answer(dag_id: str, run_id: str, session: SessionDep) -> RunAnswer:
     """Return the outcome of a run that the page started. Status 404 if there is none."""
     outcome = make_run_answer(session, dag_id, run_id)
     if outcome is None:
-        raise HTTPException(404, "There is no such run of a Pulsar cluster's DAG.")
+        raise HTTPException(404, "No DAG of a Pulsar cluster has this run.")
     return outcome
 
 
 @router.get("/dags/{dag_id}/plans/{folder}/stay")
-def stays_of_run(dag_id: str, folder: str) -> tuple[StayView, ...]:
+def unmoved_bundles(dag_id: str, folder: str) -> tuple[StayView, ...]:
     """Return the bundles that a plan considered but does not move, with the reasons; 404 without such a plan."""
-    run = ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name).run_folder(folder)
+    run = ClusterStorage(storage_root(), _find_cluster(dag_id)[1].name).run_folder(folder)
     if run is None:
         raise HTTPException(404, "There is no such plan.")
     return stay_views(run)
@@ -139,24 +139,24 @@ def stays_of_run(dag_id: str, folder: str) -> tuple[StayView, ...]:
 @router.get("/dags/{dag_id}/bundles")
 def bundles(dag_id: str, part: Annotated[str, Query(max_length=512)] = "") -> FoundBundles:
     """Return the bundles of a broker or topic, or with `part` in their names, and why each moves or stays."""
-    return find_bundles(ClusterStorage(storage_root(), _balanced_cluster(dag_id)[1].name), part, _now(), keeping_rules)
+    return find_bundles(ClusterStorage(storage_root(), _find_cluster(dag_id)[1].name), part, _now(), keeping_rules)
 
 
 @router.get("/dags/{dag_id}/timeline")
 def history(dag_id: str, session: SessionDep) -> Timeline:
-    _, entry = _balanced_cluster(dag_id)
+    _, entry = _find_cluster(dag_id)
     now, storage = _now(), ClusterStorage(storage_root(), entry.name)
     orders = airflow_facts.orders_since(session, storage, timeline_start(now))
     failures = airflow_facts.failures_since(session, f"{REBALANCE_DAG}{entry.name}", timeline_start(now))
     return make_timeline(storage, entry.settings, now, orders, failures)
 
 
-def _balanced_cluster(dag_id: str) -> tuple[str, ClusterEntry]:
+def _find_cluster(dag_id: str) -> tuple[str, ClusterEntry]:
     """Return the id of the DAG that balances a cluster, and the cluster's entry; raise 404 if there is none.
 
     `dag_id` can also be that of the cluster's by-hand DAG.
     """
-    known = rebalance_dags(load_clusters(clusters_file()))
+    known = entries_by_dag_id(load_clusters(clusters_file()))
     by_hand = dag_id.startswith(BY_HAND_DAG)
     balances = f"{REBALANCE_DAG}{dag_id.removeprefix(BY_HAND_DAG)}" if by_hand else dag_id
     if balances not in known or (by_hand and known[balances].error):
@@ -178,7 +178,7 @@ app.include_router(router)
 
 
 @app.middleware("http")
-async def with_headers(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
+async def add_default_headers(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
     response = await respond(request)
     for name, value in _ON_ALL.items():
         response.headers.setdefault(name, value)

@@ -25,7 +25,7 @@ from pulsar_rebalancer.run.snapshot import belongs_to_run, lies_below
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.page.page_model import RunAnswer, State
 from pulsar_rebalancer.show.page.recent_runs import Run, read_run
-from pulsar_rebalancer.show.page.status import headline_of_run, state_after_answer
+from pulsar_rebalancer.show.page.status import headline_after_answer, headline_of_run
 from pulsar_rebalancer.storage.documents import ClusterStorage, time_of
 from pulsar_rebalancer.storage.path import StoragePath, json_document
 from pulsar_rebalancer.strategies.shedders.registry import load_clusters
@@ -38,12 +38,12 @@ from pulsar_rebalancer_airflow.options import (
     REPLAY_DAG,
     ROLL_DAG,
     clusters_file,
-    rebalance_dags,
+    entries_by_dag_id,
     storage_of,
     storage_root,
 )
-from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, facts_of_dag, failure_of, read_xcom, run_folder
-from pulsar_rebalancer_airflow.suites import SECURITY_POLICY, page_file
+from pulsar_rebalancer_airflow.overview.airflow_facts import CANCELLED, facts_of_dag, read_xcom, run_failure, run_folder
+from pulsar_rebalancer_airflow.suites import SECURITY_POLICY, validation_page
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -114,7 +114,7 @@ def _by_hand_answer(session: Session, run: DagRun) -> RunAnswer:
 
 
 def _refusal_answer(session: Session, dag_id: str, run_id: str, outcome_text: str) -> RunAnswer:
-    task, code = failure_of(session, dag_id, run_id)
+    task, code = run_failure(session, dag_id, run_id)
     reason = Reason.get(code)
     if reason is not None:
         message = str(read_xcom(session, dag_id, run_id, key=MESSAGE, task=task) or "")
@@ -147,9 +147,9 @@ def _approval_answer(session: Session, dag_id: str, run: Run) -> RunAnswer:
     if answer is not None and answer.carried_out_by:
         approved = make_run_answer(session, f"{APPLY_DAG}{cluster}", answer.question.run_id)
         return approved or RunAnswer(text=f"The plan was approved {answer.by_text}.")
-    entry = rebalance_dags(load_clusters(clusters_file())).get(dag_id)
+    entry = entries_by_dag_id(load_clusters(clusters_file())).get(dag_id)
     waits = entry is not None and facts.answer_deadline(entry.settings, datetime.now(UTC)) is not None
-    said = state_after_answer(run, facts, is_pending=waits)
+    said = headline_after_answer(run, facts, is_pending=waits)
     return RunAnswer(state="refused", text=said.sentence) if said else RunAnswer(state="awaiting approval", text="")
 
 
@@ -179,21 +179,21 @@ router = APIRouter()
     "/dags/{dag_id}/runs/{run_id}/validation/{folder}", response_class=HTMLResponse, dependencies=LOG_READERS_ONLY
 )
 def validation_result(dag_id: str, run_id: str, folder: str) -> HTMLResponse:
-    page = stored_page(storage_root(), dag_id, run_id, folder)
+    page = stored_validation_page(storage_root(), dag_id, run_id, folder)
     return page_response(page, "This DAG run has no such validation result; results are kept for history_days.")
 
 
 @router.get("/dags/{dag_id}/runs/{run_id}/validation", response_class=HTMLResponse, dependencies=LOG_READERS_ONLY)
-def validation_of_run(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
+def validation_tab(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
     """Return the validation result for the run's tab, from the run's folder or the history."""
     left = None
     if cluster_of(dag_id, REBALANCE_DAG, BY_HAND_DAG) is not None:
         left = read_xcom(session, dag_id, run_id, key="return_value", task="collect")
-    page = stored_page(storage_root(), dag_id, run_id, StoragePath(str(left)).name)
+    page = stored_validation_page(storage_root(), dag_id, run_id, StoragePath(str(left)).name)
     return page_response(page or b"<p>This DAG run has no validation result of a Pulsar cluster.", "")
 
 
-def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
+def stored_validation_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
     """Return a DAG run's page; None if the folder with this name does not belong to the run.
 
     The user may read the DAG; `name` comes from an HTTP request and is not trusted.
@@ -214,7 +214,7 @@ def stored_page(root: str, dag_id: str, run_id: str, name: str) -> bytes | None:
 
 
 def _page_in_folder(root: str, run: StoragePath) -> tuple[Any, bytes] | None:
-    page = page_file(run)
+    page = validation_page(run)
     if not page.exists() or not lies_below(root, page):
         return None
     return (run / "input" / "settings.json").read_json(), page.read_bytes()
@@ -251,8 +251,8 @@ def stored_report(root: str, dag_id: str, run_id: str, name: str) -> bytes | Non
         return None
 
 
-def report_of_run(root: str, dag_id: str, run_id: str) -> str | None:
+def report_folder_name(root: str, dag_id: str, run_id: str) -> str | None:
     """Return the name of the folder with a DAG run's latest report; None if there is none."""
     cluster = cluster_of(dag_id, REPLAY_DAG)
-    names = ClusterStorage(root, cluster).replays.names() if cluster else []
+    names = ClusterStorage(root, cluster).replays.entry_names() if cluster else []
     return next((name for name in reversed(names) if stored_report(root, dag_id, run_id, name) is not None), None)

@@ -6,7 +6,7 @@ import pytest
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import StateError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.state import CountedSample, DecisionState, HitCount, commit, decide_hit_rules, samples_after
+from pulsar_rebalancer.state import DecisionState, HitCount, HitSample, accept_state, decide_hit_rules, next_hit_samples
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SETTINGS = Settings(interval_seconds=60, state_max_gap=3)
@@ -58,41 +58,41 @@ def test_a_gap_ends_every_kind_of_hits_and_is_no_news_without_any(counters: dict
 
 
 def test_another_strategy_starts_anew() -> None:
-    before = state(counted_at=ago(60), strategy="UniformLoadShedder", samples={"b": CountedSample(30.0, ago(10))})
+    before = state(counted_at=ago(60), strategy="UniformLoadShedder", samples={"b": HitSample(30.0, ago(10))})
     found = decide_hit_rules(before, SETTINGS, NOW)
     assert (found.reason, found.clear, found.samples) == (Reason.GAP, True, {})
 
 
 def test_a_strategy_that_counts_the_same_hits_goes_on_with_them() -> None:
-    before = state(counted_at=ago(60), strategy="GainShedder", samples={"b": CountedSample(30.0, ago(10))})
+    before = state(counted_at=ago(60), strategy="GainShedder", samples={"b": HitSample(30.0, ago(10))})
     found = decide_hit_rules(before, SETTINGS, NOW, has_same_hits=True)
     assert (found.reason, found.clear, found.samples) == (Reason.COUNTED, False, {"b": 30.0})
 
 
 def test_a_sample_may_be_repeated_for_a_host_interval() -> None:
     samples = {"young": 53.9, "new": 0.0, "old": 54.0, "future": -0.5}
-    before = state(samples={name: CountedSample(50.0, ago(seconds)) for name, seconds in samples.items()})
+    before = state(samples={name: HitSample(50.0, ago(seconds)) for name, seconds in samples.items()})
     found = decide_hit_rules(before, SETTINGS, NOW)
     assert found.samples == {"young": 50.0, "new": 50.0}
-    assert found.is_repeated({"young": 50.0})
-    assert not found.is_repeated({"young": 50.1})
-    assert not found.is_repeated({"old": 50.0})
-    assert samples_after(before, found, {"other": 20.0}, NOW) == {
-        "new": CountedSample(50.0, NOW),
-        "other": CountedSample(20.0, NOW),
-        "young": CountedSample(50.0, ago(53.9)),
+    assert found.are_repeated({"young": 50.0})
+    assert not found.are_repeated({"young": 50.1})
+    assert not found.are_repeated({"old": 50.0})
+    assert next_hit_samples(before, found, {"other": 20.0}, NOW) == {
+        "new": HitSample(50.0, NOW),
+        "other": HitSample(20.0, NOW),
+        "young": HitSample(50.0, ago(53.9)),
     }
 
 
 def test_a_plan_is_committed_once() -> None:
     stored, new = state(), state(seq=5, plan_id="p5", hits={})
-    committed = commit(stored, new)
+    committed = accept_state(stored, new)
     assert committed == new
-    assert commit(committed, new) is None
+    assert accept_state(committed, new) is None
 
 
 @pytest.mark.parametrize("seq", [4, 6, 3])
 def test_a_plan_of_another_state_is_refused(seq: int) -> None:
     with pytest.raises(StateError) as refused:
-        commit(state(), state(seq=seq, plan_id="old"))
+        accept_state(state(), state(seq=seq, plan_id="old"))
     assert refused.value.reason is Reason.STALE_PLAN

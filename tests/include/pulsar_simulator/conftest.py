@@ -6,7 +6,7 @@ import pytest
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.scenario import build_cluster
-from pulsar_simulator.serve import RunningCluster, running
+from pulsar_simulator.serve import RunningCluster, serve
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def served(cluster: Cluster) -> Iterator[RunningCluster]:
-    with running(cluster) as it:
+    with serve(cluster) as it:
         yield it
 
 

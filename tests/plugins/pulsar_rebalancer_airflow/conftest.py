@@ -15,7 +15,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_simulator.load import NO_NOISE
 from pulsar_simulator.scenario import build_cluster
-from pulsar_simulator.serve import RunningCluster, running
+from pulsar_simulator.serve import RunningCluster, serve
 from pulsar_simulator.timeline import RealClock
 
 
@@ -42,7 +42,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Webhook]:
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningCluster]:
     """A simulated cluster over HTTP, and the connection `pulsar_test` to it."""
     cluster = build_cluster(brokers=4, bundles=40, noise=NO_NOISE, clock=RealClock())
-    with running(cluster) as found:
+    with serve(cluster) as found:
         monkeypatch.setenv("AIRFLOW_CONN_PULSAR_TEST", connection_document(found))
         yield found
 

@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.compaction import days_before
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer_airflow.dag_factory import build_dags
 from pulsar_rebalancer_airflow.operators import CollectOperator, ReportOperator, ValidateOperator
-from pulsar_rebalancer_airflow.suites import page_file
+from pulsar_rebalancer_airflow.suites import validation_page
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -78,19 +78,19 @@ def test_a_run_takes_no_name_at_its_word(served, storage, state, tmp_path, monke
     ValidateOperator(task_id="validate", cluster=CLUSTER, run=uri).execute(given)
     ReportOperator(task_id="report", cluster=CLUSTER, run=uri, gate="gate").execute(given)
 
-    (day,) = storage.runs.names()
-    (name,) = (storage.runs / day).names()
+    (day,) = storage.runs.entry_names()
+    (name,) = (storage.runs / day).entry_names()
     written = storage.runs / day / name
     assert written.uri == uri
     assert RunRequest.read(written).airflow_run_id == "".join(NAMES)
-    assert {name for name in Validation.read(written).quarantined if name in BUNDLES}
+    assert {name for name in Validation.read(written).quarantine_reasons if name in BUNDLES}
     assert {found.name for found in tmp_path.iterdir()} == {CLUSTER, "work"}
     assert not any(work.iterdir())
     assert not [found for found in tmp_path.rglob("*") if "owned" in found.name]
     (seen,) = days_before(storage, date(2100, 1, 1))
     assert [found.foreign_names for found in seen.runs] == [()]
 
-    page = page_file(written).read_bytes().decode()
+    page = validation_page(written).read_bytes().decode()
     assert "&lt;script&gt;alert" in page
     assert "<script" not in page
     lines = "".join(capfd.readouterr()).splitlines()

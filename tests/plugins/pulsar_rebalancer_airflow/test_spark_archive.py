@@ -21,7 +21,7 @@ def test_made_with_the_options_of_the_driver(monkeypatch, tmp_path):
         Path(more.split()[0]).write_text("classes")
         return mock.Mock(returncode=0)
 
-    monkeypatch.setattr(archive_module, "_sample_run", sample_run)
+    monkeypatch.setattr(archive_module, "_create_sample_run", sample_run)
     monkeypatch.setattr(subprocess, "run", submit)
 
     make_archive(tmp_path / "cache" / "spark.jsa")

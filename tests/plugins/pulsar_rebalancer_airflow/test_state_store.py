@@ -49,9 +49,9 @@ def test_missing_documents_are_initial_ones_until_a_run_is_committed(storage):
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
-        ({"version": 99}, "it has version 99; this release reads 1"),
-        ({"version": 1, "brokers": 7}, "it cannot be read: brokers: Input should be a valid dictionary"),
-        ({"version": 1, "of_another_release": 1}, "it: this release does not know field of_another_release"),
+        ({"version": 99}, "the document has version 99; this release reads version 1"),
+        ({"version": 1, "brokers": 7}, "the document cannot be read: brokers: Input should be a valid dictionary"),
+        ({"version": 1, "other": 1}, "the document has field other, unknown to this release"),
     ],
 )
 def test_a_document_that_cannot_be_read_is_lost_and_the_others_are_shown(state, storage, damage, why):
@@ -78,7 +78,7 @@ def test_documents_are_read_once(state, storage):
 
 
 def test_a_storage_that_fails_is_no_loss(storage):
-    failing = mock.patch.object(StoragePath, "names", side_effect=SnapshotError(Reason.STORAGE_FAILED, "busy"))
+    failing = mock.patch.object(StoragePath, "entry_names", side_effect=SnapshotError(Reason.STORAGE_FAILED, "busy"))
 
     with failing, pytest.raises(SnapshotError):
         store_of(MemoryState(documents={})).lost_documents()

@@ -20,7 +20,7 @@ from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, CLUSTER, TRAFFIC, Bro
 from pulsar_rebalancer.state import DecisionState, MovesState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.shedders.registry import left_out_of
+from pulsar_rebalancer.strategies.shedders.registry import run_left_out_reasons
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -74,7 +74,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
     """Brokers and bundles of a run as strategies see them, `previous` being the means before it."""
     brokers = (given.folder / "input" / "brokers.parquet").read_table().to_pylist()
     bundles = (given.folder / "input" / "bundles.parquet").read_table().to_pylist()
-    refused = set(given.validation.quarantined)
+    refused = set(given.validation.quarantine_reasons)
     found = {
         row["bundle"]: row
         for row in bundle_columns.update_means([r for r in bundles if r["bundle"] not in refused], previous)
@@ -87,7 +87,7 @@ def sample(given: RunInput, previous: Iterable[dict[str, Any]] = ()) -> tuple[li
         row["msg_throughput"] = mean["msg_throughput_in"] + mean["msg_throughput_out"]
         row["long_term_msg_rate"] = mean.get("long_term_msg_rate")
         row["reason"] = reason
-    return broker_samples(brokers, left_out_of(given)), bundles_of(bundles)
+    return broker_samples(brokers, run_left_out_reasons(given)), bundles_of(bundles)
 
 
 def make(

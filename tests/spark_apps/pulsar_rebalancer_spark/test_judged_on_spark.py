@@ -69,7 +69,7 @@ def clusters_to_judge(draw: st.DrawFn) -> Judged:
         hit_count_high=draw(st.integers(1, 3)),
     )
     reason, force = draw(REASON), draw(st.sampled_from([None, 0.0, 15.0]))
-    usages = sample(brokers, [], rules).usages().items()
+    usages = sample(brokers, [], rules).usage_by_broker().items()
     before = {name: usage * 100 for name, usage in usages if draw(st.booleans())}
     before |= {name: 1.0 for name in before if draw(st.booleans())}
     counting = HitRules(counts=reason is Reason.COUNTED, reason=reason, samples=before)

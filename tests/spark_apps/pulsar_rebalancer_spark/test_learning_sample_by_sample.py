@@ -13,14 +13,14 @@ from tests.spark_apps.pulsar_rebalancer_spark import runs
 from pulsar_rebalancer.config.clusters_file import RunParams
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_plan import learning_of
+from pulsar_rebalancer.decide.run_plan import learn_from_run
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import NOBODY, Floats, LearnedColumns, Roster
+from pulsar_rebalancer.replay.columns import NOBODY, CostColumns, Floats, Roster
 from pulsar_rebalancer.run import plan
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import COSTS, MEANS, Measure
-from pulsar_rebalancer.state import DecisionState, Learned, MovesState, StrategyState, Unload, commit
+from pulsar_rebalancer.state import DecisionState, LearnedValues, MovesState, StrategyState, Unload, accept_state
 from pulsar_rebalancer.strategies import scoring
 from pulsar_rebalancer.strategies.sample import RecentMove
 from pulsar_rebalancer.strategies.scoring import UNIT_DIVISORS
@@ -41,7 +41,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     content = runs.tables("east", 4, 24)
     brokers, bundles = (content[name].to_pylist() for name in ("brokers", "bundles"))
     roster = Roster([row["broker"] for row in brokers], [row["bundle"] for row in bundles])
-    columns, known, state, random = LearnedColumns(roster), Learned(), DecisionState(), np.random.default_rng(3)
+    columns, known, state, random = CostColumns(roster), LearnedValues(), DecisionState(), np.random.default_rng(3)
     usual = np.array([row["msg_rate_in"] for row in bundles])
     true_cost, size = random.lognormal(0, 0.7, len(bundles)), random.lognormal(7, 1, len(bundles))
     corrected = 0
@@ -77,7 +77,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
             folder = runs.make(tmp_path, tables, state=state, moves=moves, at=at, params=params, strategy="GainShedder")
             given = RunInput.read(folder.uri)
             decide_run(lambda: spark, given)
-            after = plan.read_state(folder)
+            after = plan.read_plan_state(folder)
             if params is FORCED:
                 assert after.strategy_state == state.strategy_state
                 assert after.means == state.means
@@ -103,7 +103,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
         for name, values in known.brokers.items():
             assert stored.brokers[name][:-1] == pytest.approx(values[:-1], rel=1e-3, abs=1e-3)
             assert stored.brokers[name].started == values.started
-        rows = {row["bundle"]: row for row in (given.state_folder / state.costs).read_table().to_pylist()}
+        rows = {row["bundle"]: row for row in (given.state_folder / state.costs_file).read_table().to_pylist()}
         for bundle, on, of_bundle in zip(roster.bundles, owner.tolist(), zip(*columns.costs, strict=True), strict=True):
             if on == NOBODY:
                 assert bundle not in rows
@@ -123,7 +123,7 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     folder = runs.make(tmp_path, content, state=state, at=at, validation=validation, strategy="GainShedder")
     given = RunInput.read(folder.uri)
     summary = decide_run(lambda: spark, given)
-    last = StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned
+    last = StrategyState.parse({}, plan.read_plan_state(folder).strategy_state).shedder.learned
     rate[-1] = columns.costs.quick_rate[-1] * UNIT_DIVISORS[Measure.THROUGHPUT] / size[-1] / 2
     last_sample: Any = {"brokers": given.brokers, "recent_moves": [], "settings": given.settings, "minute": minute + 1}
     expected = columns.learn_from_sample(
@@ -134,9 +134,9 @@ def test_costs_and_state_after_each_sample(spark, tmp_path, monkeypatch):
     assert [again[refused][name] for name in COSTS] == [rows[refused][name] for name in COSTS]
 
     # Neither order nor partitions of the input change the plan.
-    sums = learning_of(given).learning_result.sums
+    sums = learn_from_run(given).learning_result.sums
     runs.shuffle(folder)
-    assert learning_of(RunInput.read(folder.uri)).learning_result.sums == sums
+    assert learn_from_run(RunInput.read(folder.uri)).learning_result.sums == sums
     monkeypatch.setattr(rebalance, "BUNDLES_PER_TASK", 10)
     given.new_means_file.delete()
     given.new_costs_file.delete()
@@ -163,14 +163,14 @@ def test_hits_and_means_go_on_from_avg_shedder_and_back_and_nothing_else(spark, 
         folder = runs.make(tmp_path, content, state=state, at=at, strategy=strategy, hit_count_low=9, hit_count_high=9)
         given = RunInput.read(folder.uri)
         summary = decide_run(lambda: spark, given)
-        recorded = commit(state, plan.read_state(folder))
+        recorded = accept_state(state, plan.read_plan_state(folder))
         assert recorded is not None
         state = recorded
         means = (given.state_folder / state.means).read_table()
         found.append((summary.counting, max((hit.low for hit in state.hits.values()), default=0)))
         assert set(means["samples"].to_pylist()) == {number + 1}
         assert means.column_names == MEANS.names
-        assert (given.state_folder / state.costs).exists() is (strategy is Strategy.GAIN)
+        assert (given.state_folder / state.costs_file).exists() is (strategy is Strategy.GAIN)
         learned = StrategyState.parse({}, state.strategy_state).shedder.learned
         assert learned.samples == (number if strategy is Strategy.GAIN else 0)
         if strategy is Strategy.AVG and number == 0:
@@ -200,4 +200,5 @@ def as_avg_shedder(spark: SparkSession, root: Path, state: DecisionState) -> Non
         plans.append((folder / "plan" / "moves.parquet").read_table().to_pylist())
     assert plans[0] == plans[1]
     assert any(move["taken"] for move in plans[0])
-    assert StrategyState.parse({}, plan.read_state(folder).strategy_state).shedder.learned.bottleneck == "direct_memory"
+    learned_state = plan.read_plan_state(folder).strategy_state
+    assert StrategyState.parse({}, learned_state).shedder.learned.bottleneck == "direct_memory"

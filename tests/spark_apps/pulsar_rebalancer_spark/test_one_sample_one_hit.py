@@ -41,9 +41,9 @@ class Cluster:
         settings = PATIENT | {"mode": "auto"} | given | changed
         self.folder = runs.make(self.root, self.content, state=self.state, params=params, at=self.now, **settings)
         summary = decide_run(lambda: self.spark, RunInput.read(self.folder.uri))
-        self.state = plan.read_state(self.folder)
+        self.state = plan.read_plan_state(self.folder)
         if settings["mode"] == "auto":
-            self.state = self.state.without_restarts()
+            self.state = self.state.with_hits_reset()
         return summary
 
     @property
@@ -119,10 +119,10 @@ def test_only_a_pair_that_is_carried_out_starts_anew(spark, tmp_path, params, se
     given = PATIENT | {"mode": "auto"} | settings | changed
     run = runs.make(tmp_path, content, state=state, params=params, **given)
     summary = decide_run(lambda: spark, RunInput.read(run.uri))
-    left = plan.read_state(run)
+    left = plan.read_plan_state(run)
     assert summary.pairs_fired == 2
     assert left.hits == state.hits
-    done = left.without_restarts().hits
+    done = left.with_hits_reset().hits
     assert [done.get(name, HitCount()).low for name in names] == after
     assert (left.counted_at, left.means) == (counted, "")
 
@@ -137,7 +137,7 @@ def test_means_that_a_recorded_plan_names_are_not_written_again(cluster, spark, 
     (refused,) = cluster.content["bundles"]["bundle"].to_pylist()[:1]
     Validation(findings=(Finding(reason=Reason.TWO_OWNERS, subject=refused),)).write(cluster.folder)
     decide_run(lambda: spark, RunInput.read(cluster.folder.uri))
-    other = plan.read_state(cluster.folder).means
+    other = plan.read_plan_state(cluster.folder).means
     assert other != means.name
     assert refused not in pa.parquet.read_table(means.with_name(other))["bundle"].to_pylist()
     assert {file.name: file.stat().st_mtime_ns for file in means.iterdir()} == files

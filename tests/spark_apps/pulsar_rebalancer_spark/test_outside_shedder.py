@@ -27,7 +27,7 @@ def test_outside_shedder_collects_hits_and_fires(spark, tmp_path, monkeypatch):
         content = runs.tables("east", 4, 10, seed=number)
         run = runs.make(tmp_path, content, state=state, at=at, strategy=PATH, strategy_settings=own)
         found.append(decided(spark, tmp_path, run))
-        state = plan.read_state(run)
+        state = plan.read_plan_state(run)
         assert bool(state.hits) is (number == 0)
     waiting, fired = found
     assert (waiting.bundles_taken, waiting.hits, waiting.pairs_over) == (0, (1, 0), 1)

@@ -143,7 +143,7 @@ def test_the_summary_vouches_for_the_files(spark, tmp_path, eventful):
     moves = plan.verified_actions(eventful, summary).moves
     assert len(moves) == summary.bundles_taken > 0
     assert max(move.wave for move in moves) + 1 == summary.waves
-    state = plan.read_state(eventful)
+    state = plan.read_plan_state(eventful)
     assert (state.seq, state.plan_id, summary.base_seq) == (7, eventful.name, 6)
     assert state.counted_at == runs.NOW
     # The counts of a quarantined broker freeze, those of a broker that is gone end.
@@ -178,7 +178,7 @@ def test_means_outlast_a_sample_without_a_report(spark, tmp_path):
         at = runs.NOW + timedelta(seconds=60 * number)
         run = runs.make(tmp_path, tables, state=state, at=at, validation=validation, **EAGER)
         decided(spark, tmp_path, run)
-        state = plan.read_state(run)
+        state = plan.read_plan_state(run)
         means_of = pa.parquet.read_table(tmp_path / "east" / "state" / state.means).to_pylist()
         stored.append({row["bundle"]: row for row in means_of})
     first, second, third = stored
@@ -190,13 +190,13 @@ def test_means_outlast_a_sample_without_a_report(spark, tmp_path):
     fewer = content | {"bundles": pa.Table.from_pylist(rows[1:], schema=BUNDLES)}
     run = runs.make(tmp_path, fewer, state=state, at=runs.NOW + timedelta(seconds=180), **EAGER)
     decided(spark, tmp_path, run)
-    names = pa.parquet.read_table(tmp_path / "east" / "state" / plan.read_state(run).means)["bundle"].to_pylist()
+    names = pa.parquet.read_table(tmp_path / "east" / "state" / plan.read_plan_state(run).means)["bundle"].to_pylist()
     assert len(names) == len(rows) - 1
     assert set(names) == {row["bundle"] for row in rows[1:]}
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "does not exist as a file"), (b"PAR1 cut short", "cannot be read")]
+    ("content", "said"), [(None, "does not exist, or is not a file"), (b"PAR1 cut short", "cannot be read")]
 )
 def test_means_that_are_gone_or_damaged_start_anew_and_say_so(spark, tmp_path, caplog, content, said):
     state = DecisionState(seq=2, means="means-2-0badf00d.parquet")
@@ -206,7 +206,7 @@ def test_means_that_are_gone_or_damaged_start_anew_and_say_so(spark, tmp_path, c
     decided(spark, tmp_path, run)
     (warning,) = [line for line in caplog.messages if state.means in line]
     assert said in warning
-    stored = tmp_path / "east" / "state" / plan.read_state(run).means
+    stored = tmp_path / "east" / "state" / plan.read_plan_state(run).means
     assert set(pa.parquet.read_table(stored)["samples"].to_pylist()) == {1}
 
 

@@ -82,7 +82,7 @@ def test_clusters_variants_and_days_side_by_side(
     agreement = Agreement.compare(recording, next(o for o in outcomes if o.variant == CURRENT_VARIANT), 16)
     assert Agreement.model_validate(answer["agreement"]) == agreement
     assert f"<p>{agreement.sentence}.</p>" in page
-    for words in ("16 of 1,500 samples (1.1%)", "extrapolated from 0.3 hours", "left out: 2 more"):
+    for words in ("16 of 1,500 samples (1.1%)", "extrapolated from 0.3 hours", "2 more combinations left out"):
         assert words in page
     assert "http-equiv" in page
     for outside in ("http://", "https://", "<script", "url(http"):
@@ -90,10 +90,10 @@ def test_clusters_variants_and_days_side_by_side(
     assert "<tr class=current><td>" in page
     assert "<tr class=picked><td>" in page
     for folder in (whole, days):
-        assert sorted(folder.names()) == sorted({ANSWER, REPORT, REQUEST, TABLE})
+        assert sorted(folder.entry_names()) == sorted({ANSWER, REPORT, REQUEST, TABLE})
     told = capsys.readouterr().out
     for words in (
-        "whole: 6 variants, 16 of 1,500 samples",
+        "whole: 6 variants; 16 of 1,500 samples",
         "whole: 12 contradictory combinations left out",
         "unloads a day (2 in all)",
         f"whole: {agreement.sentence}",

@@ -159,7 +159,7 @@ def test_every_minute_is_decided_as_a_run_decides_it(
         assert found == {(move.bundle, move.destination) for move in planned}, number
         moved += len(found)
         reasons |= set((run / "plan" / "moves.parquet").read_table()["reason"].to_pylist())
-        state = plan.read_state(run)
+        state = plan.read_plan_state(run)
         # A run notes an unload when it is done.
         done = at + timedelta(seconds=20)
         unloads |= {

@@ -31,7 +31,7 @@ from pulsar_rebalancer_airflow import spark_connect
 from pulsar_rebalancer_airflow.operators import DecideOperator
 from pulsar_rebalancer_airflow.operators.spark_application import app_path, driver_environment
 from pulsar_rebalancer_airflow.options import FAILURE, STORAGE_VARIABLE
-from pulsar_rebalancer_airflow.spark_connect import ConnectedApplication, server_environment
+from pulsar_rebalancer_airflow.spark_connect import SparkConnectApplication, server_environment
 from pulsar_rebalancer_spark.rebalance import decide_run
 
 pytestmark = pytest.mark.system
@@ -124,7 +124,7 @@ def test_a_server_that_does_not_see_the_storage_is_told_apart(tmp_path, server, 
 
     command = [app_path("application"), "--root", ".", "--run", str(run)]
     with driver_environment():
-        application = ConnectedApplication(command, server_environment(server.connection(), "here"))
+        application = SparkConnectApplication(command, server_environment(server.connection(), "here"))
     with pytest.raises(AirflowException, match=r"not decided: .*\[file_missing\]"):
         application.wait_for_end(told.append)
 

@@ -51,7 +51,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
             for bundle, of_bundle in parts[cluster].items()
             for part, share in of_bundle.items()
         ]
-        before = bundle_means.with_parts(
+        before = bundle_means.add_parts(
             bundle_means.read_frame(spark, [previous], MEANS), bundle_means.literal(spark, of_split, bundle_means.PARTS)
         )
         updated = bundle_means.update(sample, before, is_shared=True)
@@ -60,7 +60,7 @@ def test_three_samples_with_bundles_that_come_go_and_have_two_owners(spark, tmp_
             key=lambda row: (row["cluster"], row["bundle"]),
         )
         for cluster in known:
-            carried = specification.with_parts(known[cluster], parts[cluster])
+            carried = specification.add_parts(known[cluster], parts[cluster])
             known[cluster] = specification.update_means([row for row in rows if row["cluster"] == cluster], carried)
         assert answer == [row for cluster in sorted(known) for row in known[cluster]]
         seen |= {row["samples"] for row in answer}

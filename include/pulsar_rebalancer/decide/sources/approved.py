@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, candidates_of, place_moves
+from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, assign_destinations, to_candidates
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
-from pulsar_rebalancer.decide.sources.drains import drain_moves
+from pulsar_rebalancer.decide.sources.drains import drain_proposal_and_samples
 from pulsar_rebalancer.errors import PlanError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import HandedOverPlan
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.plan import Move, Summary, read_state, split_rows, verified_actions
+from pulsar_rebalancer.run.plan import Move, Summary, read_plan_state, split_rows, verified_actions
 from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest, RunRequest
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import Row
-from pulsar_rebalancer.state import CountedSample
+from pulsar_rebalancer.state import HitSample
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.strategies.caps import CapacityCheck
@@ -37,7 +36,7 @@ class EarlierPlan(NamedTuple):
     is_approved: bool
     moves: list[Move]
     split_rows: list[Row]
-    restart_samples: Mapping[str, CountedSample]
+    restart_samples: Mapping[str, HitSample]
 
 
 def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPlan:
@@ -51,7 +50,7 @@ def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPla
     folder, summary = _shown_plan(storage, snapshot.request, handed)
     # A plan that a strategy made is requested only by its hash.
     wanted = summary.by_hand.request if summary.by_hand else PlanRequest(plan=summary.hash, reason=handed.reason)
-    overruled = wanted.overruled
+    overruled = wanted.overruled_rules
     if handed.approved and summary.by_hand is None:
         # The run that made the plan applied the grace period, and only the plan's own runs have moved bundles since.
         overruled |= {Overrule.GRACE_PERIOD}
@@ -65,11 +64,11 @@ def read_earlier_plan(storage: ClusterStorage, snapshot: Snapshot) -> EarlierPla
         is_approved=handed.approved,
         moves=list(moves),
         split_rows=split_rows(folder),
-        restart_samples=read_state(folder).restarts,
+        restart_samples=read_plan_state(folder).restarts,
     )
 
 
-def approved_proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
+def moves_and_room_check(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], Callable[[], CapacityCheck] | None]:
     """Return the candidates of an earlier plan, and the check for room if some of them leave drained brokers."""
     sample = earlier_plan.sample
     leave = [
@@ -78,7 +77,7 @@ def approved_proposal(earlier_plan: EarlierPlan) -> tuple[list[CandidateMove], C
         if move.source in earlier_plan.summary.drains and sample.owners.get(move.bundle) == move.source
     ]
     others = [_repeated_request(sample, move) for move in earlier_plan.moves if move not in leave]
-    moves = place_moves(sample, candidates_of(sample, others))
+    moves = assign_destinations(sample, to_candidates(sample, others))
     if not leave:
         return moves, None
     drains = _drain_proposal(sample.snapshot, earlier_plan.summary, leave)
@@ -91,13 +90,13 @@ def _repeated_request(sample: PlanningSample, move: Move) -> RequestedMove:
 
 
 def _shown_plan(storage: ClusterStorage, request: RunRequest, record: HandedOverPlan) -> tuple[StoragePath, Summary]:
-    entry, oldest = record.plan, timedelta(minutes=request.resolved.settings.max_awaiting_minutes)
+    entry, limit = record.plan, 60 * request.resolved.settings.max_awaiting_minutes
     folder = storage.run_folder(entry.plan_id)
     if folder is None or (summary := Summary.read(folder)).hash != request.params.plan:
         raise PlanError(Reason.OTHER_PLAN, f"run {entry.plan_id} did not make the plan {request.params.plan[:16]}")
-    age = request.collected_at - entry.at
-    if age > oldest:
-        raise PlanError(Reason.PLAN_EXPIRED, f"plan {entry.plan_id} is {age.total_seconds():.0f} s old")
+    age = (request.collected_at - entry.at).total_seconds()
+    if age > limit:
+        raise PlanError(Reason.PLAN_EXPIRED, f"plan {entry.plan_id} is {age:.0f} s old; the limit is {limit:g} s")
     return folder, summary
 
 
@@ -115,4 +114,4 @@ def _drain_proposal(snapshot: Snapshot, shown_summary: Summary, moves: Sequence[
         reason = None if source in drained else Reason.NOT_DRAINED
         return [RequestedMove(move.bundle, move.destination, reason, source) for move in moves if move.source == source]
 
-    return drain_moves(snapshot, overruled, moves_of_drain, planned_only=True)[0]
+    return drain_proposal_and_samples(snapshot, overruled, moves_of_drain, planned_only=True)[0]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, place_moves
+from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, assign_destinations, to_candidates
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
-from pulsar_rebalancer.decide.rolling import why_waits
+from pulsar_rebalancer.decide.rolling import why_roll_waits
 from pulsar_rebalancer.decide.sources.filling import recent_arrivals
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason
@@ -25,7 +25,7 @@ MAX_NAMED = 20
 NEVER_MOVE_REASONS = (Reason.SYSTEM_NAMESPACE, Reason.NO_TOPIC)
 
 
-def drain_moves(
+def drain_proposal_and_samples(
     snapshot: Snapshot,
     overruled: Mapping[str, Collection[Overrule]],
     moves_of_broker: Callable[[PlanningSample, str], list[RequestedMove]],
@@ -46,9 +46,9 @@ def drain_moves(
     for rules, brokers in groups.items():
         sample = PlanningSample.read(snapshot, rules)
         if snapshot.state.roll is not None:
-            sample = sample.with_any_version()
+            sample = sample.without_version_preference()
         wanted = [move for broker in brokers for move in moves_of_broker(sample, broker)]
-        moves.extend(place_moves(sample, candidates_of(sample, wanted, len(samples) - len(overruled))))
+        moves.extend(assign_destinations(sample, to_candidates(sample, wanted, len(samples) - len(overruled))))
         samples.update(dict.fromkeys(brokers, sample))
 
     def new_capacity() -> SpareCapacity:
@@ -61,9 +61,9 @@ def drain_proposal(snapshot: Snapshot) -> Proposal:
     """Return the moves that empty the drained brokers, of which there is at least one."""
     drained = snapshot.state.drains.brokers
     overruled = {broker: drain.overrule for broker, drain in drained.items()}
-    wanted, samples = drain_moves(snapshot, overruled, moves_off_broker)
+    wanted, samples = drain_proposal_and_samples(snapshot, overruled, moves_off_broker)
     roll = snapshot.state.roll
-    if roll is not None and why_waits(roll.listed, snapshot.starts, snapshot.problems, ()):
+    if roll is not None and why_roll_waits(roll.listed, snapshot.start_times, snapshot.quarantined_brokers, ()):
         held = roll.roll_drains()
         paused = [move.put_off(Reason.ROLLING) if move.source in held else move for move in wanted.moves]
         wanted = replace(wanted, moves=paused)
@@ -75,7 +75,7 @@ def drain_proposal(snapshot: Snapshot) -> Proposal:
         leave = number_of(sum(drain.moving for drain in progress.values()), "bundle")
         return SourceReport(
             [_drain_decision(samples[broker], broker, pairs[broker], drained[broker]) for broker in sorted(pairs)],
-            f"Drained: {', '.join(progress)}, {leave} to move",
+            f"Drained brokers: {', '.join(progress)} ({leave} to move)",
             {broker: samples[broker].broker_traffic[broker] for broker in givers},
             drain_progress=progress,
         )
@@ -111,7 +111,7 @@ def _drain_progress(snapshot: Snapshot, broker: str, drain: Drain, moves: Iterab
         by=drain.by,
         reason=drain.reason,
         overrule=drain.overrule,
-        bundles=None if broker in snapshot.silent_brokers or broker not in snapshot.starts else len(mine) + len(hidden),
+        bundles=len(mine) + len(hidden) if broker in snapshot.start_times.keys() - snapshot.silent_brokers else None,
         moving=sum(move.is_taken for move in mine),
         stay=dict(sorted(stay.items())),
         named=tuple(sorted(move.bundle for move in mine if move.reason in NEVER_MOVE_REASONS)[:MAX_NAMED]),

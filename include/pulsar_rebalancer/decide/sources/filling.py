@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import cache
 from statistics import fmean
 
-from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, candidates_of, giving, place_moves
+from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, assign_destinations, to_candidates
 from pulsar_rebalancer.decide.planning_sample import PlanningSample
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.reasons import Reason
@@ -29,7 +29,7 @@ _FILLED_MARGIN = 5.0
 def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     """Return the moves that fill new brokers, like the manual action `fill`; None if there are none."""
     now = snapshot.request.collected_at
-    new = {name for name, at in snapshot.starts.items() if at and abs(now - at) <= _NEW_BROKER_AGE}
+    new = {name for name, at in snapshot.start_times.items() if at and abs(now - at) <= _NEW_BROKER_AGE}
     # A broker that has just received bundles is left out: its report may lack them.
     getting = {end for unload in recent_unloads(snapshot).values() for end in (unload.destination, unload.owner)}
     brokers = sorted(new - getting)
@@ -42,10 +42,9 @@ def new_broker_proposal(snapshot: Snapshot) -> Proposal | None:
     mean = fmean(value for name, value in sample.broker_scores.items() if name not in sample.left_out_reasons)
     empty = [name for name in healthy if sample.broker_scores[name] < mean - _FILLED_MARGIN]
     requested = fill_moves(sample, empty) if empty else []
-    moves = place_moves(sample, candidates_of(sample, requested, -len(requested)))
-    return Proposal(
-        moves, lambda moves: giving(sample, moves, Reason.FILL, "gives bundles to new brokers:", "New: {}, filled")
-    )
+    moves = assign_destinations(sample, to_candidates(sample, requested, -len(requested)))
+    texts = "gives bundles to new brokers:", "New brokers get bundles: {}"
+    return Proposal(moves, lambda moves: SourceReport.of_givers(sample, moves, Reason.FILL, *texts))
 
 
 def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[RequestedMove]:
@@ -61,7 +60,7 @@ def fill_moves(sample: PlanningSample, brokers: Sequence[str]) -> list[Requested
     pools = {
         source: sorted(
             (
-                (sample.share_of_score(bundle), bundle.bundle)
+                (sample.bundle_score(bundle), bundle.bundle)
                 for bundle in sample.bundles.of_broker(source)
                 if sample.stay_reason(bundle) is None
             ),

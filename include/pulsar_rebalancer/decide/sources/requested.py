@@ -21,7 +21,7 @@ from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import parts_text, percent_text
 from pulsar_rebalancer.run.request import ManualPlanRecord, PlanRequest
-from pulsar_rebalancer.run.snapshot import Candidates
+from pulsar_rebalancer.run.snapshot import SplitCandidates
 from pulsar_rebalancer.run.tables import Row
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
@@ -61,17 +61,17 @@ def requested_proposal(
 
 def _origin_text(record: ManualPlanRecord) -> str:
     asked = f"{record.request.action} by hand" if record.request.action else ""
-    return ", ".join(filter(None, [asked, record.approval])) or f"approved by {record.by or 'somebody'}"
+    return ", ".join(filter(None, [asked, record.approval_text])) or f"approved by {record.by or 'somebody'}"
 
 
 def _decisions(sample: PlanningSample, moves: Iterable[CandidateMove], record: ManualPlanRecord) -> list[Decision]:
     of_pair: dict[int, list[CandidateMove]] = {}
     for move in moves:
         of_pair.setdefault(move.pair, []).append(move)
-    why = f", because: {record.request.reason}" if record.request.reason else ""
+    why = f" (reason: {record.request.reason})" if record.request.reason else ""
     action = record.request.action
     asked = f"asked to {action}{why}" if action else f"approved plan {record.carries_out[:16]}"
-    asked += f"; {record.approval}" if action and record.approval else ""
+    asked += f"; {record.approval_text}" if action and record.approval_text else ""
     return [
         Decision(
             source=moved[0].source,
@@ -142,7 +142,7 @@ def _sort_key(bundle: BundleSample, criterion: str) -> tuple[float, str]:
     return (bundle.topics if criterion == LARGEST else bundle.present_msg_throughput, bundle.bundle)
 
 
-def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidates) -> dict[str, Any]:
+def split_row(sample: PlanningSample, request: PlanRequest, candidates: SplitCandidates) -> dict[str, Any]:
     """Return the row of the splits table for the bundle that a person wants to split.
 
     Raises PlanError if the bundle must not be changed, or cannot be cut (`split_planning.find_cut`).
@@ -151,9 +151,9 @@ def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidat
     candidate = next((c for c in candidates.bundles if c.bundle == bundle.bundle), None)
     if candidate is None:
         raise PlanError(Reason.TOPICS_UNKNOWN, f"the topics of {bundle.bundle} were not read")
-    single, given = sample.snapshot.is_extensible, len(request.positions)
+    single, given = sample.snapshot.has_extensible_load_manager, len(request.positions)
     if single and given > 1:
-        raise PlanError(Reason.CONTRADICTION, f"{given} positions: the extensible load manager accepts only one")
+        raise PlanError(Reason.CONTRADICTION, f"the extensible load manager accepts one position, not {given}")
     tried = {
         each: find_cut(candidate, each, sample.settings, given_positions=request.positions, single_cut=single)
         for each in filter(None, dict.fromkeys([request.algorithm, *_COMPARED_ALGORITHMS]))
@@ -166,7 +166,7 @@ def split_row(sample: PlanningSample, request: PlanRequest, candidates: Candidat
         raise PlanError(cut, f"{bundle.bundle} cannot be split by {algorithm}: {cut.meaning}")
     compared = "; ".join(f"{each}: {percent_text(cuts[each].shares)}" for each in cuts)
     if cut.is_uneven and Overrule.EVEN_SPLIT not in request.overrule:
-        raise PlanError(Reason.UNEVEN_SPLIT, f"parts of {bundle.bundle} would have these shares of traffic: {compared}")
+        raise PlanError(Reason.UNEVEN_SPLIT, f"parts of {bundle.bundle} would get uneven traffic: {compared}")
     return {
         "cluster": sample.snapshot.request.cluster,
         "broker": bundle.broker,
@@ -198,11 +198,11 @@ def drain_moves(sample: PlanningSample, brokers: Collection[str]) -> list[Reques
 
 def undo_moves(sample: PlanningSample, outcome: Outcome) -> list[RequestedMove]:
     """Return the moves that undo a run's, except for bundles that have moved again; a split cannot be undone."""
-    moved = [_move_back(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
+    moved = [_undo_move(sample, move) for move in outcome.moves if move.reason.has(Trait.NEW_OWNER)]
     return moved + [RequestedMove(split.bundle, None, Reason.RANGE_GONE) for split in outcome.splits if split.ok]
 
 
-def _move_back(sample: PlanningSample, move: MoveOutcome) -> RequestedMove:
+def _undo_move(sample: PlanningSample, move: MoveOutcome) -> RequestedMove:
     owner = sample.owners.get(move.bundle)
     reason = None
     if owner is not None and owner != move.owner:

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from pulsar_rebalancer.config.field_types import Overrule
-from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, candidates_of, giving, place_moves
+from pulsar_rebalancer.decide.planning import Proposal, RequestedMove, SourceReport, assign_destinations, to_candidates
 from pulsar_rebalancer.decide.planning_sample import PlanningSample, SpareCapacity
 from pulsar_rebalancer.decide.sources.filling import unreported_gains
 from pulsar_rebalancer.names import HashRange, namespace_of
-from pulsar_rebalancer.reasons import Reason, counts_text
+from pulsar_rebalancer.reasons import Reason, reasons_text
 from pulsar_rebalancer.run.outcome import MAX_RETURN_TRIES
 from pulsar_rebalancer.run.snapshot import Snapshot
-from pulsar_rebalancer.strategies.caps import by_pair_and_rank
+from pulsar_rebalancer.strategies.caps import sort_by_pair_rank
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 
@@ -28,11 +28,11 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
     """
     sample = PlanningSample.read(snapshot, (Overrule.GRACE_PERIOD,))
     requested = _requested_moves(sample, parent_by_bundle(sample.owners, bundles), home_broker, since_run)
-    hottest_first = sorted(candidates_of(sample, requested), key=lambda move: (-move.traffic, move.bundle))
+    hottest_first = sorted(to_candidates(sample, requested), key=lambda move: (-move.traffic, move.bundle))
     if not hottest_first:
         return None
     # While caps apply, each move is a pair of its own: the order of pairs decides which moves are within the caps.
-    moves = place_moves(sample, (move._replace(pair=pair) for pair, move in enumerate(hottest_first)))
+    moves = assign_destinations(sample, (move._replace(pair=pair) for pair, move in enumerate(hottest_first)))
     sources = sorted({move.source for move in moves})
     pairs = {source: pair for pair, source in enumerate(sources, -len(sources))}
 
@@ -40,16 +40,16 @@ def return_proposal(snapshot: Snapshot, bundles: Collection[str], home_broker: s
         return SpareCapacity(dict.fromkeys(sources, sample), planned_only=True, gained_points=unreported_gains(sample))
 
     def renumbered(capped_moves: Sequence[CandidateMove]) -> list[CandidateMove]:
-        return by_pair_and_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped_moves)
+        return sort_by_pair_rank(move._replace(pair=pairs[move.source], rank=move.pair) for move in capped_moves)
 
-    return Proposal(moves, lambda moves: _return_report(sample, moves), new_check=new_capacity, renumber=renumbered)
+    return Proposal(moves, lambda moves: _give_back_report(sample, moves), new_check=new_capacity, renumber=renumbered)
 
 
-def _return_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
+def _give_back_report(sample: PlanningSample, moves: Sequence[CandidateMove]) -> SourceReport:
     if any(move.is_taken for move in moves):
-        return giving(sample, moves, Reason.GIVE_BACK, "gives bundles back to", "Brought back: bundles of {}")
+        return SourceReport.of_givers(sample, moves, Reason.GIVE_BACK, "gives bundles back to", "Bundles return to {}")
     reasons = Counter(move.reason for move in moves)
-    return SourceReport([], f"Not brought back: {counts_text(reasons)}")
+    return SourceReport([], f"No bundle returns: {reasons_text(reasons)}")
 
 
 def parent_by_bundle(bundles: Iterable[str], known_bundles: Collection[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from pulsar_rebalancer.run.tables import BrokerSample, Measure
 from pulsar_rebalancer.state import HitRules, StrategyState
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
 from pulsar_rebalancer.strategies.learning import LearningResult
-from pulsar_rebalancer.strategies.placement import place_candidates
+from pulsar_rebalancer.strategies.placement import choose_destinations
 from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, Decision, Judge, SheddingResult
 from pulsar_rebalancer.strategies.scoring import Brokers
 from pulsar_rebalancer.strategies.shedders.registry import profile_of
@@ -84,7 +84,7 @@ def strategy_proposal(inputs: StrategyInput, arriving_traffic: Mapping[str, Mapp
     shed = profile.shed(sample, before.shedder)
     shed = shed._replace(moves=stays.checked_moves(sample, shed.moves))
     if profile.judges_pairs:
-        return Proposal(shed.moves, lambda moves: _report(sample, shed, moves), replace(before, shedder=shed.state))
+        return Proposal(shed.moves, lambda moves: _to_report(sample, shed, moves), replace(before, shedder=shed.state))
     return _shed_proposal(inputs, sample, shed, policies, before)
 
 
@@ -102,22 +102,22 @@ def _shed_proposal(
     state.
     """
     counting, samples = inputs.hit_rules, _value_by_broker(sample, result)
-    repeated = not inputs.is_forced and counting.is_repeated({broker: samples[broker] for broker in result.outermost})
+    repeated = not inputs.is_forced and counting.are_repeated({broker: samples[broker] for broker in result.outermost})
     if repeated or counting.reason is Reason.TOO_SOON:
         decisions = [_too_soon_decision(decision) for decision in result.decisions]
         return Proposal([], lambda _: SourceReport(decisions, "nothing is shed so soon after the last sample"), state)
-    moves, placement = place_candidates(sample, result.moves, make_policies, state.placement, inputs.seed)
+    moves, placement = choose_destinations(sample, result.moves, make_policies, state.placement, inputs.seed)
     counted = any(move.is_taken for move in result.moves) or result.state.cluster_hits > state.shedder.cluster_hits
 
     def report(capped_moves: Sequence[CandidateMove]) -> SourceReport:
         used = counted if counting.counts else any(move.is_taken for move in capped_moves)
         sentence = _sentence_with_moves(result.sentence, capped_moves)
-        return _report(sample, result, capped_moves)._replace(sentence=sentence, used_scores=samples if used else {})
+        return _to_report(sample, result, capped_moves)._replace(sentence=sentence, used_scores=samples if used else {})
 
     return Proposal(moves, report, StrategyState(result.state, placement) if counting.counts else state)
 
 
-def _report(sample: ClusterSample, shed_result: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
+def _to_report(sample: ClusterSample, shed_result: SheddingResult, moves: Sequence[CandidateMove]) -> SourceReport:
     measures = {decision.source: decision.measure for decision in shed_result.decisions if decision.measure}
     measures |= {move.source: move.measure for move in moves if move.is_taken}
     traffic = {name: sample.broker(name).traffic(measure) for name, measure in measures.items()}

@@ -13,10 +13,10 @@ from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import RebalancerError, SnapshotError
 from pulsar_rebalancer.orders.manual_plans import Drain
 from pulsar_rebalancer.reasons import Reason, Trait
-from pulsar_rebalancer.run.plan import read_decisions, read_state
+from pulsar_rebalancer.run.plan import read_decisions, read_plan_state
 from pulsar_rebalancer.run.tables import BrokerSample, Row
 from pulsar_rebalancer.show.page.page_model import BrokerView, HitsView, PairView
-from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded_or_none, scores_are_known
+from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded_or_none, scores_are_cached
 from pulsar_rebalancer.state import ShedderState, StrategyState
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -58,7 +58,7 @@ def broker_views(
         BrokerView(
             name=name,
             label=labels[name],
-            **_load(sample, settings, before.get(name, ()), has_report=name not in silent),
+            **_usage(sample, settings, before.get(name, ()), has_report=name not in silent),
             after=rounded_or_none(predicted_scores.get(name)),
             left_out=f"{sample.left_out}: {sample.left_out.meaning}" if sample.left_out else "",
             band=bands.get(name, "calm"),
@@ -78,15 +78,15 @@ def drain_text(drain: Drain) -> str:
     return f"since {drain.at:%Y-%m-%d %H:%M %Z} by {drain.by or 'unknown'}: {drain.reason}"
 
 
-def _load(sample: BrokerSample, settings: Settings, scores: Collection[float], *, has_report: bool) -> dict[str, Any]:
+def _usage(sample: BrokerSample, settings: Settings, scores: Collection[float], *, has_report: bool) -> dict[str, Any]:
     weights = {name: getattr(settings, f"{name}_weight") for name in SCORED}
     shares = {name: percent(*sample.resources[name][:2]) * weight for name, weight in weights.items() if weight}
     # A broker that reports NaN is quarantined, and shown without that value.
-    used = {name: round(share, 2) for name, share in shares.items() if _is_percent(share)} if has_report else {}
+    used = {name: round(share, 2) for name, share in shares.items() if _is_valid_percent(share)} if has_report else {}
     value = score(sample, settings) if has_report else math.nan
-    known = [value for value in (*scores, value) if _is_percent(value)]
+    known = [value for value in (*scores, value) if _is_valid_percent(value)]
     return {
-        "score": round(value, 2) if _is_percent(value) else None,
+        "score": round(value, 2) if _is_valid_percent(value) else None,
         "resources": used,
         "deciding": max(used, key=lambda name: used[name], default=""),
         "lowest": rounded_or_none(min(known, default=None)),
@@ -94,7 +94,7 @@ def _load(sample: BrokerSample, settings: Settings, scores: Collection[float], *
     }
 
 
-def _is_percent(value: float) -> bool:
+def _is_valid_percent(value: float) -> bool:
     return abs(value) <= _MAX_PERCENT  # False for NaN
 
 
@@ -105,7 +105,7 @@ def _score_range_by_broker(storage: ClusterStorage, until: datetime) -> dict[str
     ranges: dict[str, tuple[float, float]] = {}
     end = time.monotonic() + _MAX_READ_SECONDS
     for folder in recent.values():
-        if time.monotonic() > end and not scores_are_known(folder):
+        if time.monotonic() > end and not scores_are_cached(folder):
             continue
         for broker, value in known_scores(folder).score_by_broker.items():
             lowest, highest = ranges.get(broker, (value, value))
@@ -144,9 +144,9 @@ def pair_views(run: Run) -> list[PairView]:
     return sorted(views, key=lambda view: (-(view.gap or 0.0), view.number, view.source))
 
 
-def pairs_to_list(pairs: Sequence[PairView]) -> list[PairView]:
+def pairs_worth_listing(pairs: Sequence[PairView]) -> list[PairView]:
     """Return the pairs with a gap that reaches a threshold, or that have fired or are waiting."""
-    return [pair for pair in pairs if pair.band != "calm" or pair.fired or _is_waiting(pair)][:MAX_LISTED]
+    return [pair for pair in pairs if pair.band != "calm" or pair.fired or _is_pair_waiting(pair)][:MAX_LISTED]
 
 
 def judged_pairs(pairs: Iterable[PairView], drains: Mapping[str, Drain]) -> list[PairView]:
@@ -158,7 +158,7 @@ def judged_pairs(pairs: Iterable[PairView], drains: Mapping[str, Drain]) -> list
     return [pair for pair in chosen if drains.keys().isdisjoint((pair.source, pair.destination))]
 
 
-def _is_waiting(view: PairView) -> bool:
+def _is_pair_waiting(view: PairView) -> bool:
     reason = Reason.get(view.reason)
     return reason is not None and reason.has(Trait.WAITING | Trait.STUCK)
 
@@ -183,11 +183,11 @@ def _pair_view(row: Row, settings: Settings, seconds_per_sample: float, seconds_
         overdue="with the next run" if (missing or 0) <= 1 else f"after {missing} more samples",
         reason=row["reason"],
         meaning=reason.meaning if reason else "",
-        explanation=_remaining_text(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
+        explanation=_pair_detail(row["explanation"] or "", reason) if hits and reason else row["explanation"] or "",
     )
 
 
-def _remaining_text(explanation: str, reason: Reason) -> str:
+def _pair_detail(explanation: str, reason: Reason) -> str:
     """Return what the gap and the hits of a pair do not say; empty if they say all."""
     if reason.has(Trait.STUCK) and reason.meaning in explanation:
         return reason.meaning
@@ -208,9 +208,9 @@ def _missing_hits(hits: Mapping[str, HitsView], band: str) -> int | None:
 
 def shedder_state_of(run: Run) -> ShedderState:
     try:
-        state = read_state(run.folder)
+        state = read_plan_state(run.folder)
         if run.has_opened or (run.outcome and run.outcome.verdict is Reason.OPEN):
-            state = state.without_restarts()
+            state = state.with_hits_reset()
         return StrategyState.parse(state.hits, state.strategy_state).shedder
     except RebalancerError:
         return ShedderState()

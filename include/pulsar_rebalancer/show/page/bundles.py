@@ -23,7 +23,7 @@ from pulsar_rebalancer.show.page.page_model import DrainView, FoundBundle, Found
 from pulsar_rebalancer.show.page.recent_runs import Run, latest_runs
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.sample import amount
+from pulsar_rebalancer.strategies.sample import amount_text
 
 MAX_FOUND_LISTED = 50
 
@@ -82,12 +82,12 @@ class _StayExplainer:
             self.rows, self.decisions, self.rules, self.unloads = {}, {}, {}, {}
 
     @cached_property
-    def pairs(self) -> dict[str, PairView]:
+    def pair_by_broker(self) -> dict[str, PairView]:
         pairs = pair_views(self.run)
         return {pair.destination: pair for pair in pairs} | {pair.source: pair for pair in pairs}
 
     @cached_property
-    def left_out(self) -> dict[str, Reason]:
+    def left_out_brokers(self) -> dict[str, Reason]:
         return {sample.broker: sample.left_out for sample in self.run.brokers if sample.left_out}
 
     def explain(self, bundle: str, broker: str) -> dict[str, str]:
@@ -95,19 +95,19 @@ class _StayExplainer:
         reason: str
         row, move, unload = self.rows.get(bundle), self.run.move_outcomes.get(bundle), self.unloads.get(bundle)
         moved = f"{unload.at:%H:%M %Z} from {unload.source} to {unload.destination}" if unload else ""
-        rule = self.rules.get(bundle) or self.left_out.get(broker)
+        rule = self.rules.get(bundle) or self.left_out_brokers.get(broker)
         if move is not None:
             reason, text = move.reason, f"The plan moves the bundle to {move.destination}. {move.reason.meaning}"
         elif row is not None and row["taken"]:
             reason = verdict = self.run.outcome.verdict if self.run.outcome else Reason.TAKEN
             text = f"The plan moves the bundle to {row['destination']}. {verdict.meaning}"
         elif stays := Reason.get(row["reason"]) if row else rule:
-            reason, text = stays, " ".join(filter(None, [stays.meaning, self._numbers_text(bundle, stays, row)]))
+            reason, text = stays, " ".join(filter(None, [stays.meaning, self._stay_detail(bundle, stays, row)]))
         else:
-            reason, text = "", self._not_needed_text(broker)
+            reason, text = "", self._why_no_move_needed(broker)
         return {"reason": reason, "why": text, "moved": moved}
 
-    def _numbers_text(self, bundle: str, reason: Reason, row: Row | None) -> str:
+    def _stay_detail(self, bundle: str, reason: Reason, row: Row | None) -> str:
         unload = self.unloads.get(bundle)
         if unload and reason in (Reason.RECENTLY_UNLOADED, Reason.DESTINATION_KEPT):
             again = unload.at + timedelta(minutes=self.settings.grace_period_minutes)
@@ -115,22 +115,21 @@ class _StayExplainer:
         pair = self.decisions.get(row["pair"]) if row else None
         if row is None or pair is None or not row["measure"] or pair["target"] is None:
             return ""
-        own, taken, target = (
-            amount(Measure(row["measure"]), value) for value in (row["traffic"], pair["traffic_taken"], pair["target"])
-        )
+        values = row["traffic"], pair["traffic_taken"], pair["target"]
+        own, taken, target = (amount_text(Measure(row["measure"]), value) for value in values)
         return f"The bundle carries {own}. The bundles that move carry {taken} of the {target} that should move."
 
-    def _not_needed_text(self, broker: str) -> str:
-        pair = self.pairs.get(broker)
+    def _why_no_move_needed(self, broker: str) -> str:
+        pair = self.pair_by_broker.get(broker)
         if pair is None:
             return "No rule keeps the bundle, but the strategy did not need to move it."
         if pair.source != broker:
-            return f"No rule keeps the bundle, but {broker} sheds nothing: its partner {pair.source} is hotter."
+            return f"No rule keeps the bundle, but {broker} sheds nothing, because its partner {pair.source} is hotter."
         if pair.fired:
             return f"No rule keeps the bundle, but {broker} sheds other bundles, which are enough."
         gap = "" if pair.gap is None else f" The gap is {pair.gap:.1f} points."
-        hits = " or ".join(f"hit {hit.have} of {hit.need} ({kind})" for kind, hit in pair.hits.items()).capitalize()
-        return f"No rule keeps the bundle, but {broker} sheds nothing.{gap} {f'{hits}.' if hits else pair.meaning}"
+        hits = "Hits: " + ", ".join(f"{hit.have} of {hit.need} {kind}" for kind, hit in pair.hits.items())
+        return f"No rule keeps the bundle, but {broker} sheds nothing.{gap} {f'{hits}.' if pair.hits else pair.meaning}"
 
 
 MAX_NAMES_LISTED = 1000

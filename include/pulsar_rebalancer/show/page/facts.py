@@ -8,8 +8,8 @@ from datetime import datetime
 from pydantic import AwareDatetime
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.orders.in_force import WORDING_BY_REASON, holds_now, order_texts, orders_sentence
-from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, deadline_of
+from pulsar_rebalancer.orders.in_force import WORDING_BY_REASON, all_holds, order_texts, orders_sentence
+from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, HandedOverPlans, Question, answer_due
 from pulsar_rebalancer.orders.order import Control, Hold, JudgedRun, OrdersInForce, Situation, Wording
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
@@ -61,7 +61,7 @@ class AirflowContext(View):
 
     @property
     def roll(self) -> Roll:
-        return self.orders.get(Roll).as_shown(self.orders.get(Control))
+        return self.orders.get(Roll).displayed_roll(self.orders.get(Control))
 
     @property
     def question(self) -> Question:
@@ -79,14 +79,14 @@ class AirflowContext(View):
         return [closing for closing in self.gate_holds(settings, now) if closing.reason is not Reason.OBSERVE] + rolls
 
     def answer_deadline(self, settings: Settings, now: datetime) -> datetime | None:
-        return deadline_of(self.situation(settings, now))
+        return answer_due(self.situation(settings, now))
 
-    def asks_about(self, run: Run) -> bool:
+    def question_concerns(self, run: Run) -> bool:
         """Return whether the open question is about a run's moves; the same moves are not asked about again."""
         return self.question.at is not None and self.question.at <= run.request.collected_at
 
     def answer_about(self, run: Run) -> Answer | None:
-        answers, question = self.orders.get(Answers).plans, self.question.plan_id if self.asks_about(run) else ""
+        answers, question = self.orders.get(Answers).plans, self.question.plan_id if self.question_concerns(run) else ""
         return answers.get(run.folder.name) or answers.get(question)
 
     def orders_text(self, settings: Settings, run: Run | None, now: datetime) -> str:
@@ -124,15 +124,15 @@ class AirflowContext(View):
             if drain.broker == roll.stranded and roll.ended is not None:
                 text = f"The rolling restart has ended, but {drain.broker} is still drained: release it."
                 yield Attention(text=text, since=roll.ended_at, acts=("Release",))
-            elif drain.empty and not (roll.is_active and drain.broker in roll.order):
+            elif drain.is_empty and not (roll.is_active and drain.broker in roll.order):
                 order = self.drains[drain.broker]
                 text = f"{drain.broker} is empty and safe to stop; drained by {order.by or 'unknown'}: {order.reason}."
                 yield Attention(text=text, since=order.at, acts=("Release",))
 
     def gate_holds(self, settings: Settings, now: datetime) -> list[Hold]:
         """Return why the gate would be closed for any plan now; empty if it would open."""
-        return holds_now(settings, self.orders, now, JudgedRun(now, self.last_plan_id))
+        return all_holds(settings, self.orders, now, JudgedRun(now, self.last_plan_id))
 
 
-def why_held(hold: Hold) -> str:
+def hold_text(hold: Hold) -> str:
     return WORDING_BY_REASON.get(hold.reason, Wording()).next_run_text.replace("{}", hold.detail) or hold.reason.meaning

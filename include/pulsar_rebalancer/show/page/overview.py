@@ -17,13 +17,13 @@ from pulsar_rebalancer.show.page.brokers import (
     cluster_hits,
     judged_pairs,
     pair_views,
-    pairs_to_list,
+    pairs_worth_listing,
     shedder_state_of,
 )
 from pulsar_rebalancer.show.page.bundles import drain_views
 from pulsar_rebalancer.show.page.facts import AirflowContext
 from pulsar_rebalancer.show.page.page_model import Overview, PlanView, RollView, State, Status, Tone, TurnView, UndoView
-from pulsar_rebalancer.show.page.page_plan import make_plan_view, predicted_by_broker
+from pulsar_rebalancer.show.page.page_plan import make_plan_view, predicted_broker_scores
 from pulsar_rebalancer.show.page.recent_runs import (
     Run,
     RunChange,
@@ -59,7 +59,7 @@ def current_overview(storage: ClusterStorage, entry: ClusterEntry, facts: Airflo
     """Return a cluster's page. The arguments and errors are those of `cluster_status`."""
     shown, measured, said = _current_runs(storage, entry, facts, now)
     strip = _make_status(entry, facts, shown, said, now, measured)
-    awaiting = _awaiting_plan(storage, entry, facts, shown, now)
+    awaiting = _plan_awaiting_approval(storage, entry, facts, shown, now)
     if shown is None:
         return overview_without_run(strip, facts, now).model_copy(update={"awaiting": awaiting})
     latest, moved = latest_changes(storage, now)
@@ -86,7 +86,7 @@ def _current_runs(
     return shown, begun or shown, current_headline(entry, facts, begun, ended, now)
 
 
-def _awaiting_plan(
+def _plan_awaiting_approval(
     storage: ClusterStorage, entry: ClusterEntry, facts: AirflowContext, shown_run: Run | None, now: datetime
 ) -> PlanView | None:
     """Return the plan awaiting approval; None if there is no such plan, or if the run on the page made it."""
@@ -128,7 +128,7 @@ def _make_status(
         if not scores.compared and shown_run.summary and all(move.ok for move in shown_run.move_outcomes.values()):
             predicted = rounded_or_none(shown_run.summary.predicted_range)
     collected_at = shown_run.request.collected_at if shown_run else None
-    fresh_until = collected_at + shown_run.longest_age(entry.settings) if shown_run and collected_at else None
+    fresh_until = collected_at + shown_run.max_data_age(entry.settings) if shown_run and collected_at else None
     old = fresh_until is not None and now > fresh_until and headline.state.tone is Tone.GOOD
     return Status(
         cluster=entry.name,
@@ -160,7 +160,7 @@ def _overview_of(
 ) -> Overview:
     mean, settings = known_scores(run.folder).mean, run.request.resolved.settings
     pairs = judged_pairs(pair_views(run), facts.drains)
-    shown, kept = pairs_to_list(pairs), shedder_state_of(run)
+    shown, kept = pairs_worth_listing(pairs), shedder_state_of(run)
     return Overview(
         run_id=run.request.airflow_run_id,
         folder=run.folder.name,
@@ -168,7 +168,7 @@ def _overview_of(
         status=status_strip,
         middle=rounded_or_none(mean),
         lines=safe_profile_of(settings).lines(settings, mean),
-        brokers=tuple(broker_views(storage, run, predicted_by_broker(run), pairs, facts.drains, kept)),
+        brokers=tuple(broker_views(storage, run, predicted_broker_scores(run), pairs, facts.drains, kept)),
         pairs=tuple(shown),
         close_pairs=len(pairs) - len(shown),
         hits=cluster_hits(run, kept),

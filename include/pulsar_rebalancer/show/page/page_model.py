@@ -99,7 +99,7 @@ class BrokerChangeView(View):
     after: float
 
 
-class Count(ReasonWithMeaning):
+class StayCount(ReasonWithMeaning):
     count: int
 
 
@@ -156,7 +156,7 @@ class DrainView(View):
     more: int = 0
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether all bundles that can move have left."""
         return self.movable == 0
 
@@ -206,7 +206,7 @@ class PlanView(View):
     splits: tuple[SplitView, ...] = ()
     about_splits: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    stay: tuple[Count, ...] = ()
+    stay: tuple[StayCount, ...] = ()
     done: int = 0
     failed: int = 0
     client_gap: str = ""

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason, Trait
 from pulsar_rebalancer.run.findings import ReasonWithMeaning
-from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_summary, last_cost_text
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, client_gap_summary, last_gaps_text
 from pulsar_rebalancer.run.plan import Actions, Move, Summary, read_moves, read_splits, split_rows, taken_candidates
 from pulsar_rebalancer.run.snapshot import CLIENT_COLUMNS
 from pulsar_rebalancer.show.page.brokers import pair_views
-from pulsar_rebalancer.show.page.page_model import BrokerChangeView, Count, MoveView, PairView, PlanView, SplitView
+from pulsar_rebalancer.show.page.page_model import BrokerChangeView, MoveView, PairView, PlanView, SplitView, StayCount
 from pulsar_rebalancer.show.page.recent_runs import Run, known_scores, rounded_or_none
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.strategies.sample import CandidateMove
-from pulsar_rebalancer.strategies.scoring import score_by_broker_after
+from pulsar_rebalancer.strategies.scoring import predict_scores
 from pulsar_rebalancer.texts import capitalized
 
 MAX_LISTED = 100
@@ -25,17 +25,17 @@ MAX_BROKERS_LISTED = 40
 """Maximum number of brokers whose predicted scores are shown; the largest predicted change comes first."""
 
 
-def predicted_by_broker(run: Run) -> dict[str, float]:
+def predicted_broker_scores(run: Run) -> dict[str, float]:
     """Return the predicted scores of a plan's sources and destinations; empty if unknown."""
     if run.summary is None or not run.summary.bundles_taken:
         return {}
     try:
         moves = [CandidateMove.from_row(row) for row in taken_candidates(run.folder)]
         measures = {move.source: move.measure for move in moves}
-        samples = (sample for sample in run.snapshot.brokers_without({}) if sample.broker in measures)
+        samples = (sample for sample in run.snapshot.read_broker_samples({}) if sample.broker in measures)
         traffic = {sample.broker: sample.traffic(measures[sample.broker]) for sample in samples}
         # A source without a score, for example because it is drained, is a KeyError.
-        after = score_by_broker_after(known_scores(run.folder).score_by_broker, moves, traffic)
+        after = predict_scores(known_scores(run.folder).score_by_broker, moves, traffic)
     except (SnapshotError, KeyError, ValueError):
         return {}
     ends = {end for move in moves for end in (move.source, move.destination)}
@@ -62,7 +62,7 @@ def make_plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
             planned=split,
             why=split.excess_text or _request_text(summary),
             ended=run.split_outcomes.get(split.bundle),
-            **_client_counts(disturbed.get(split.bundle, {})),
+            **_topic_and_client_counts(disturbed.get(split.bundle, {})),
         )
         for split in actions.splits
     )
@@ -76,7 +76,7 @@ def make_plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
         until=summary.manual_plan_deadline if run.request.dry_run else summary.gate_deadline,
         ended_at=ended_at,
         has_effect=summary.has_effect,
-        marks_drains=summary.marks_drains,
+        marks_drains=summary.is_drain_plan,
         by=requester_text(summary),
         requested_by=tuple(sorted(summary.requested_by)),
         verdict=ReasonWithMeaning(reason=verdict) if verdict else None,
@@ -103,7 +103,7 @@ def make_plan_view(storage: ClusterStorage, run: Run | None) -> PlanView | None:
 def _client_gap_text(run: Run, move_count: int, last_gaps: Mapping[str, ClientGap] | None) -> str:
     """Return the cost of the moves for clients; for a plan that is only shown, of its bundles' last moves."""
     if last_gaps is not None:
-        return f"The last time: {last_cost_text(last_gaps.values(), move_count)}." if move_count else ""
+        return f"Last moves: {last_gaps_text(last_gaps.values(), move_count)}." if move_count else ""
     client_gap = client_gap_summary(run.outcome.moves) if run.outcome else None
     return f"{capitalized(client_gap.sentence)}." if client_gap else ""
 
@@ -137,9 +137,9 @@ def _move_views(
         MoveView(
             planned=move,
             why=_move_reason(summary, move, pairs),
-            client_gap=_move_gap_text(run.move_outcomes.get(move.bundle), last_gaps.get(move.bundle)),
+            client_gap=_move_client_gap_text(run.move_outcomes.get(move.bundle), last_gaps.get(move.bundle)),
             ended=run.move_outcomes.get(move.bundle),
-            **_client_counts(disturbed_by_bundle.get(move.bundle, {})),
+            **_topic_and_client_counts(disturbed_by_bundle.get(move.bundle, {})),
         )
         for move in moves
     ]
@@ -159,7 +159,7 @@ def _move_reason(summary: Summary, move: Move, pairs: Mapping[str, PairView]) ->
 
 def _request_text(summary: Summary) -> str:
     asked = summary.by_hand.request if summary.by_hand else None
-    return " ".join(filter(None, [str(asked.action or "by hand"), asked.reason])) if asked else ""
+    return ": ".join(filter(None, [str(asked.action or "by hand"), asked.reason])) if asked else ""
 
 
 def requester_text(summary: Summary) -> str:
@@ -172,23 +172,23 @@ def _broker_change_views(run: Run) -> tuple[BrokerChangeView, ...]:
     before = known_scores(run.folder).score_by_broker
     ends = [
         BrokerChangeView(name=name, before=round(before[name], 2), after=round(after, 2))
-        for name, after in predicted_by_broker(run).items()
+        for name, after in predicted_broker_scores(run).items()
         if name in before
     ]
     return tuple(sorted(ends, key=lambda view: (-abs(view.before - view.after), view.name))[:MAX_BROKERS_LISTED])
 
 
-def _move_gap_text(outcome: MoveOutcome | None, last_gap: ClientGap | None) -> str:
+def _move_client_gap_text(outcome: MoveOutcome | None, last_gap: ClientGap | None) -> str:
     if outcome and outcome.client_gap:
         return outcome.client_gap.text
     return f"last time, {last_gap.text}" if last_gap else ""
 
 
-def _client_counts(disturbed_counts: Mapping[str, int]) -> dict[str, int]:
+def _topic_and_client_counts(disturbed_counts: Mapping[str, int]) -> dict[str, int]:
     counts = {name: disturbed_counts.get(name, 0) for name in CLIENT_COLUMNS}
     return {"topics": counts["topics"], "clients": counts["producers"] + counts["consumers"]}
 
 
-def _stay_counts(skip_reasons: Mapping[Reason, int]) -> tuple[Count, ...]:
+def _stay_counts(skip_reasons: Mapping[Reason, int]) -> tuple[StayCount, ...]:
     ordered = sorted(skip_reasons.items(), key=lambda item: (-item[1], item[0]))
-    return tuple(Count(reason=reason, count=count) for reason, count in ordered)
+    return tuple(StayCount(reason=reason, count=count) for reason, count in ordered)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Effect, Reason, Trait
-from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, read_waves
-from pulsar_rebalancer.run.plan import SplitOutcome, Summary, read_outcomes, read_state
+from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome, read_move_outcomes
+from pulsar_rebalancer.run.plan import SplitOutcome, Summary, outcome_by_split, read_plan_state
 from pulsar_rebalancer.run.request import RunRequest, Validation
 from pulsar_rebalancer.run.snapshot import Snapshot
 from pulsar_rebalancer.run.tables import BrokerSample
@@ -24,7 +24,7 @@ from pulsar_rebalancer.show.measurements import Scores, scores_of
 from pulsar_rebalancer.show.page.page_model import UndoView
 from pulsar_rebalancer.storage.documents import Cache, ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer.strategies.shedders.registry import left_out_of
+from pulsar_rebalancer.strategies.shedders.registry import run_left_out_reasons
 
 if TYPE_CHECKING:
     _Document = TypeVar("_Document")
@@ -43,10 +43,10 @@ _MEDIAN_RUNS = 6
 _counted_at_cache: Cache[datetime] = Cache(20_000)
 
 
-def _counted_at(folder: StoragePath) -> datetime | None:
+def _counted_sample_time(folder: StoragePath) -> datetime | None:
     """Return the time of the last counted sample after a run; None without a plan."""
     known = _counted_at_cache.get(folder.uri)
-    state = None if known else _read_or_none(lambda: read_state(folder))
+    state = None if known else _read_or_none(lambda: read_plan_state(folder))
     return known or (_counted_at_cache.put(folder.uri, state.counted_at) if state and state.counted_at else None)
 
 
@@ -88,16 +88,16 @@ class Run:
         table of brokers cannot be read.
         """
         try:
-            left_out = left_out_of(self.snapshot)
+            left_out = run_left_out_reasons(self.snapshot)
         except SnapshotError:
             left_out = dict.fromkeys(self.snapshot.settings.excluded_brokers, Reason.BROKER_EXCLUDED)
-        quarantined = self.validation.quarantined if self.validation else {}
+        quarantined = self.validation.quarantine_reasons if self.validation else {}
         own = {name: why for name, why in quarantined.items() if left_out.get(name) is not Reason.BROKER_EXCLUDED}
-        return self.snapshot.brokers_without(left_out | own)
+        return self.snapshot.read_broker_samples(left_out | own)
 
     def seconds_per_sample(self, settings: Settings) -> float:
         """Return the measured time between counted samples; before there are three, at least that of a run."""
-        counted = dict.fromkeys(_counted_at(folder) for _, folder in self._runs_before())
+        counted = dict.fromkeys(_counted_sample_time(folder) for _, folder in self._recent_runs())
         return _median_interval([at for at in counted if at]) or max(
             settings.interval_seconds, settings.host_usage_interval_minutes * 60, self.seconds_to_act
         )
@@ -110,12 +110,12 @@ class Run:
         took = (self.outcome.ended_at - self.request.collected_at).total_seconds()
         return min(took, self.request.resolved.settings.max_plan_age_seconds)  # no move begins later
 
-    def longest_age(self, settings: Settings) -> timedelta:
+    def max_data_age(self, settings: Settings) -> timedelta:
         """Return the age at which the next run's data is overdue, given how often runs really begin."""
-        step = max(settings.interval_seconds, _median_interval([at for at, _ in self._runs_before()]) or 0)
+        step = max(settings.interval_seconds, _median_interval([at for at, _ in self._recent_runs()]) or 0)
         return timedelta(seconds=max(_OVERDUE_INTERVALS * step, _MIN_AGE_LIMIT_S))
 
-    def _runs_before(self) -> list[tuple[datetime, StoragePath]]:
+    def _recent_runs(self) -> list[tuple[datetime, StoragePath]]:
         at = self.request.collected_at
         runs = islice(self.storage.dated_runs(at) if self.storage else (), _MAX_RUNS_SEARCHED)
         return [(begun, folder) for begun, folder in runs if at - begun < _RECENT_PERIOD]
@@ -143,7 +143,7 @@ class Run:
 
     @property
     def is_blocked(self) -> bool:
-        return self.validation is not None and bool(self.validation.reasons(Effect.BLOCK))
+        return self.validation is not None and bool(self.validation.reason_counts(Effect.BLOCK))
 
 
 def read_run(folder: StoragePath) -> Run | None:
@@ -157,8 +157,8 @@ def read_run(folder: StoragePath) -> Run | None:
         validation=_read_or_none(lambda: snapshot.validation),
         summary=Summary.read_or_none(folder),
         outcome=outcome,
-        wave_outcomes={} if outcome else _ended_outcomes(_read_or_none(lambda: read_waves(folder)) or {}),
-        ended_splits={} if outcome else _ended_outcomes(_read_or_none(lambda: read_outcomes(folder)) or {}),
+        wave_outcomes={} if outcome else _ended_outcomes(_read_or_none(lambda: read_move_outcomes(folder)) or {}),
+        ended_splits={} if outcome else _ended_outcomes(_read_or_none(lambda: outcome_by_split(folder)) or {}),
     )
 
 
@@ -206,7 +206,7 @@ _scores_cache: Cache[Scores] = Cache(200_000)
 """Cache of scores by run folder, limited to this number of scores; each score takes about 100 bytes."""
 
 
-def scores_are_known(folder: StoragePath) -> bool:
+def scores_are_cached(folder: StoragePath) -> bool:
     return _scores_cache.get(folder.uri) is not None
 
 

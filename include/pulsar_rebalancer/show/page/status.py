@@ -15,7 +15,7 @@ from pulsar_rebalancer.run.findings import explain_validation
 from pulsar_rebalancer.run.plan import RUN_TIMEOUT, Summary
 from pulsar_rebalancer.show import words
 from pulsar_rebalancer.show.page.brokers import pair_views, short_name_by_broker
-from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, why_held
+from pulsar_rebalancer.show.page.facts import AirflowContext, FailedRun, hold_text
 from pulsar_rebalancer.show.page.page_model import PairView, State
 from pulsar_rebalancer.show.page.recent_runs import Run
 from pulsar_rebalancer.strategies.shedders.registry import safe_profile_of
@@ -60,7 +60,7 @@ def current_headline(
         return Headline(State.OFF, f"{Reason.MODE_OFF.meaning} No broker is contacted.")
     known = ended_run or begun_run
     if known is None:
-        return _empty_headline(facts)
+        return _headline_without_run(facts)
     latest = begun_run or known
     silent = _stale_headline(entry, facts, known, (now - latest.request.collected_at).total_seconds())
     if silent is not None:
@@ -73,11 +73,11 @@ def current_headline(
     held = facts.run_holds(entry.settings, now)
     firing = FIRES if entry.settings.mode.may_move and not held else WOULD_FIRE
     until = facts.answer_deadline(entry.settings, now)
-    said = state_after_answer(known, facts, is_pending=until is not None) or headline_of_run(known, firing, age)
+    said = headline_after_answer(known, facts, is_pending=until is not None) or headline_of_run(known, firing, age)
     ordered = known.outcome is not None and known.outcome.verdict in _VERDICT_TEXT
     if held and (ordered or said.state in _CALM_STATES):
         state = State.PAUSED if held[0].reason is Reason.PAUSED else State.CLOSED
-        return Headline(state, f"{why_held(held[0])} {said.sentence}", firing)
+        return Headline(state, f"{hold_text(held[0])} {said.sentence}", firing)
     if ordered:
         return Headline(State.WOULD_MOVE, said.sentence, firing)
     if until is not None and said.state in _CALM_STATES:
@@ -86,7 +86,7 @@ def current_headline(
     return said._replace(firing_text=firing)
 
 
-def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> Headline | None:
+def headline_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> Headline | None:
     """Return the state if a person was asked to approve the ended run's plan and no longer is; else None.
 
     `is_pending` is True if a plan is awaiting approval.
@@ -96,7 +96,7 @@ def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> 
         return None
     answer, plan = facts.answer_about(run), f"A plan to {run.summary.actions_text}"
     if answer is None:
-        return None if is_pending and facts.asks_about(run) else Headline(State.CLOSED, f"{plan} got no answer.")
+        return None if is_pending and facts.question_concerns(run) else Headline(State.CLOSED, f"{plan} got no answer.")
     if not answer.carried_out_by:
         return Headline(State.CLOSED, f"{plan} was rejected {answer.by_text}.")
     approval, refused = f"{plan} was approved {answer.by_text}", facts.why_not_handed_over.get(answer.question.plan_id)
@@ -105,7 +105,7 @@ def state_after_answer(run: Run, facts: AirflowContext, *, is_pending: bool) -> 
     return Headline(State.CLOSED, f"{approval}, but was not carried out: {_VERDICT_TEXT.get(refused, refused.meaning)}")
 
 
-def _empty_headline(facts: AirflowContext) -> Headline:
+def _headline_without_run(facts: AirflowContext) -> Headline:
     if facts.failed is not None:
         return Headline(State.FAILED, _failure_text(facts.failed))
     hint = "The first run takes a minute."
@@ -126,15 +126,15 @@ def _stale_headline(entry: ClusterEntry, facts: AirflowContext, latest_run: Run,
     """
     if facts.paused:
         return Headline(State.PAUSED, "The DAG is paused in Airflow, so no run starts.")
-    failure = "" if facts.failed is None or _says_more_than(latest_run, facts.failed) else _failure_text(facts.failed)
-    if age_seconds > _longest_age(entry):
+    failure = "" if facts.failed is None or _explains_failure(latest_run, facts.failed) else _failure_text(facts.failed)
+    if age_seconds > _seconds_until_stale(entry):
         cause = "" if facts.scheduled else "Airflow's scheduler is not running."
         why = " ".join(filter(None, [cause, failure]))
         return Headline(State.STALE, f"No new data for {words.duration_text(age_seconds)}. {why}".strip())
     return Headline(State.FAILED, failure) if failure else None
 
 
-def _says_more_than(run: Run, failed_run: FailedRun) -> bool:
+def _explains_failure(run: Run, failed_run: FailedRun) -> bool:
     return run.request.airflow_run_id == failed_run.run_id and (run.is_blocked or not _was_interrupted(run))
 
 
@@ -146,7 +146,7 @@ def _failure_text(failed_run: FailedRun) -> str:
     return words.refusal_text(where, reason, failed_run.message)
 
 
-def _longest_age(entry: ClusterEntry) -> float:
+def _seconds_until_stale(entry: ClusterEntry) -> float:
     settings = entry.settings
     # A run may take minutes even at a short interval.
     return max(settings.alert_after_intervals * settings.interval_seconds, 180.0)
@@ -220,9 +220,9 @@ def _plan_headline(run: Run, summary: Summary, verdict: Reason | None, mode: Mod
     if verdict is Reason.AWAITING_APPROVAL:
         return Headline(State.AWAITING, f"A plan to {planned} needs a person's approval.")
     if verdict is Reason.OBSERVE:
-        return Headline(State.WOULD_MOVE, f"A run would {planned}. {words.not_moved_text(mode)}")
+        return Headline(State.WOULD_MOVE, f"A plan would {planned}. {words.not_moved_text(mode)}")
     state = State.PAUSED if verdict is Reason.PAUSED else State.CLOSED
-    holds = run.validation.reasons(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
+    holds = run.validation.reason_counts(Effect.HOLD) if run.validation and verdict is Reason.ON_HOLD else {}
     why = [_VERDICT_TEXT.get(verdict, verdict.meaning), *(hold.meaning for hold in holds)]
     if verdict is Reason.PLAN_TOO_OLD and run.outcome:
         took = (run.outcome.ended_at - run.request.collected_at).total_seconds()
@@ -235,7 +235,7 @@ def _moved_headline(run: Run) -> Headline:
     refused = [split for split in run.split_outcomes.values() if not split.ok]
     if refused:
         return Headline(State.CLOSED, f"A bundle was not split as planned: {refused[0].reason.meaning}")
-    cut = f"Split {number_of(len(run.split_outcomes), 'bundle')} permanently, as planned." if run.split_outcomes else ""
+    cut = f"{number_of(len(run.split_outcomes), 'bundle')} permanently split, as planned." if run.split_outcomes else ""
     moves = list(run.move_outcomes.values())
     if not moves:
         return Headline(State.MOVED, cut)
@@ -256,7 +256,7 @@ def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, 
     soonest = min((pair for pair in pairs if pair.seconds_to_fire is not None), key=_time_to_fire_key, default=None)
     if soonest is not None:
         labels = short_name_by_broker({name for pair in pairs for name in (pair.source, pair.destination)})
-        return Headline(State.WAITING, waiting_text(soonest, labels, fire_text, age_seconds))
+        return Headline(State.WAITING, waiting_pair_text(soonest, labels, fire_text, age_seconds))
     reasons = summary.reasons.keys()
     if Reason.with_trait(Trait.WAITING) & reasons:
         return Headline(State.WAITING, f"{capitalized(summary.sentence)}.")
@@ -264,7 +264,7 @@ def _idle_headline(summary: Summary, pairs: Sequence[PairView], fire_text: str, 
     if stuck:
         return Headline(State.STUCK, stuck[0].meaning)
     if summary.brokers < 2:
-        return Headline(State.BALANCED, "Only one broker can be compared, so there is nothing to balance.")
+        return Headline(State.BALANCED, "Fewer than two brokers can be compared, so there is nothing to balance.")
     sentence = safe_profile_of(summary.resolved.settings).sentence(summary)
     return Headline(State.BALANCED, f"{capitalized(sentence)}: nothing to do.")
 
@@ -273,7 +273,7 @@ def _time_to_fire_key(pair: PairView) -> tuple[float, int]:
     return (math.inf if pair.seconds_to_fire is None else pair.seconds_to_fire, pair.number)
 
 
-def waiting_text(pair: PairView, labels: Mapping[str, str], fire_text: str, age_seconds: float) -> str:
+def waiting_pair_text(pair: PairView, labels: Mapping[str, str], fire_text: str, age_seconds: float) -> str:
     """Return a sentence with a pair's gap, and its hits at the threshold that it is nearest to reaching.
 
     `age_seconds` is the seconds since the sample.

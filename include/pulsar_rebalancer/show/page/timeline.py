@@ -98,7 +98,7 @@ def make_timeline(
         known = _events_cache.get(folder.uri)
         if known is None and runs and time.monotonic() > until:
             unread += 1
-        elif known := known or _read_events(folder, at):
+        elif known := known or _read_point_and_event(folder, at):
             runs.append(known)
     thresholds = safe_profile_of(settings).thresholds(settings)
     low, high = thresholds.get("low"), thresholds.get("high")
@@ -115,7 +115,7 @@ def make_timeline(
     )
 
 
-def _read_events(folder: StoragePath, collected_at: datetime) -> _RunPointAndEvent | None:
+def _read_point_and_event(folder: StoragePath, collected_at: datetime) -> _RunPointAndEvent | None:
     """Return what a run did; None without an outcome: it is under way, was only shown, or failed."""
     outcome, summary = Outcome.read_or_none(folder), Summary.read_or_none(folder)
     if outcome is None:
@@ -130,11 +130,11 @@ def _change_event(ended_at: datetime, outcome: Outcome, summary: Summary | None)
     moved = sum(move.reason.has(Trait.NEW_OWNER) for move in outcome.moves)
     split = sum(each.ok for each in outcome.splits)
     failed = sum(not move.reason.has(_NOT_FAILED) for move in outcome.moves) + len(outcome.splits) - split
-    counted = ((moved, "bundle", "moved"), (split, "bundle", "split"), (failed, "move or split", "failed"))
+    counted = ((moved, "bundle", "moved"), (split, "bundle", "split"), (failed, "action", "failed"))
     texts = [f"{number_of(count, noun)} {verb}" for count, noun, verb in counted if count]
     by = requester_text(summary) if summary else ""
     return (
-        Event(at=ended_at, kind="failed" if failed else "moved", text=" ".join([", ".join(texts), by]).strip())
+        Event(at=ended_at, kind="failed" if failed else "moved", text=", ".join(filter(None, [*texts, by])))
         if texts
         else None
     )

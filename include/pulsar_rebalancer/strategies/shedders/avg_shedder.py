@@ -62,8 +62,8 @@ def judge_pairs(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: 
     settings, counting, usages, reserved_by = (
         sample.settings,
         sample.counting,
-        sample.usages(),
-        sample.columns.policy_by_reserved_broker,
+        sample.usage_by_broker(),
+        sample.all_brokers.policy_by_reserved_broker,
     )
     names, scores = list(usages), np.array(list(usages.values())) * 100
     pools = np.array([reserved_by.get(name, "") for name in names], dtype=str)
@@ -78,13 +78,13 @@ def judge_pairs(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: 
     known = np.fromiter(chain.from_iterable(hits.get(name, NO_HITS) for name in names), np.int64, 2 * len(names))
     # Of both ends and both levels.
     before = known.reshape(-1, 2)[np.array(ends)].swapaxes(1, 2)
-    after = np.where([high, low], before + step, 0) if counting.is_judged else before
+    after = np.where([high, low], before + step, 0) if counting.judges_sample else before
     high_hits, low_hits = after.max(axis=0)
     if sample.force_threshold is not None:
         fired = (gap >= sample.force_threshold) & ~middle
     else:
         enough = (high_hits >= settings.hit_count_high) | (low_hits >= settings.hit_count_low)
-        fired = low & enough & ~repeated & counting.is_judged
+        fired = low & enough & ~repeated & counting.judges_sample
     kept = after if counting.counts else before
     columns = (
         *(pools[source], *scores[np.array(ends)], gap, *before.reshape(4, -1), *kept.reshape(4, -1)),
@@ -184,40 +184,35 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
         low threshold.
     """
     before = {} if sample.counting.clear else state.hits
-    decisions = [_with_amount(decision, sample) for decision in judged_decisions(sample, before)]
-    sample.bundles.request_brokers([decision.source for decision in decisions if decision.target is not None])
+    decisions = [_add_amount_to_move(decision, sample) for decision in pair_decisions(sample, before)]
+    sample.bundles.announce_brokers([decision.source for decision in decisions if decision.target is not None])
     moves: list[CandidateMove] = []
     for decision in decisions:
         if decision.measure is not None and decision.target is not None:
             moves += select_bundles(sample, decision, AmountToMove(decision.measure, decision.target))
-    words = sentence(decisions, sample.settings)
-    decisions += left_out_with_hits(sample, before)
+    words = pairs_sentence(decisions, sample.settings)
+    decisions += decisions_with_kept_hits(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions)), words)
 
 
-def judged_decisions(
-    sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float = math.inf
-) -> list[Decision]:
+def pair_decisions(sample: ClusterSample, hits: Mapping[str, HitCount], hot_score: float = math.inf) -> list[Decision]:
     pairs = (sample.judge or judge_pairs)(sample, hits, hot_score)
     return [_pair_decision(pair, _pair_reason(pair, sample)) for pair in pairs]
 
 
-def left_out_with_hits(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
-    return [_with_hits_kept(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
+def decisions_with_kept_hits(sample: ClusterSample, hits: Mapping[str, HitCount]) -> list[Decision]:
+    return [_keep_hits(decision, hits.get(decision.source, NO_HITS)) for decision in left_out_decisions(sample)]
 
 
-def sentence(decisions: Iterable[Decision], settings: Settings) -> str:
+def pairs_sentence(decisions: Iterable[Decision], settings: Settings) -> str:
     pairs = [decision for decision in decisions if decision.reason is not Reason.NO_PARTNER]
     over = sum(pair.gap is not None and pair.gap >= settings.low_threshold for pair in pairs)
     low = max((pair.low_hits or 0 for pair in pairs), default=0)
     high = max((pair.high_hits or 0 for pair in pairs), default=0)
-    hits = (
-        f"{low} of {number_of(settings.hit_count_low, 'low hit')}, "
-        f"{high} of {number_of(settings.hit_count_high, 'high hit')}"
-    )
-    fired = sum(pair.fired for pair in pairs)
+    hits = f"most hits of a pair: {low} of {settings.hit_count_low} low, {high} of {settings.hit_count_high} high"
+    fired = number_of(sum(pair.fired for pair in pairs), "pair")
     differ = f"{over} of {number_of(len(pairs), 'pair')} differ by {settings.low_threshold:g} points or more"
-    return f"{differ}, {hits}, {fired} fired"
+    return f"{differ}; {hits}; {fired} fired"
 
 
 def _pair_decision(pair: JudgedPair, reason: Reason) -> Decision:
@@ -226,7 +221,7 @@ def _pair_decision(pair: JudgedPair, reason: Reason) -> Decision:
     return Decision(*fields)
 
 
-def _with_amount(decision: Decision, sample: ClusterSample) -> Decision:
+def _add_amount_to_move(decision: Decision, sample: ClusterSample) -> Decision:
     """Return the decision. If it fired, add the amount to move and, if the sample counts, reset the hits."""
     if not decision.fired:
         return decision
@@ -249,7 +244,7 @@ def _pair_reason(pair: JudgedPair, sample: ClusterSample) -> Reason:
     return Reason.TOO_SOON if pair.repeated or sample.counting.reason is Reason.TOO_SOON else Reason.HIT_COUNT
 
 
-def _with_hits_kept(decision: Decision, hits: HitCount) -> Decision:
+def _keep_hits(decision: Decision, hits: HitCount) -> Decision:
     high, low = hits
     return replace(decision, source_high_before=high, source_low_before=low, source_high=high, source_low=low)
 

@@ -18,14 +18,14 @@ from pulsar_rebalancer.names import is_heartbeat
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure, java_sum
-from pulsar_rebalancer.state import Learned, LearnedBroker, ShedderState
+from pulsar_rebalancer.state import LearnedBroker, LearnedValues, ShedderState
 from pulsar_rebalancer.strategies.learning import BundleSums
 from pulsar_rebalancer.strategies.sample import (
     CandidateMove,
     ClusterSample,
     Decision,
     SheddingResult,
-    gap_and_hits,
+    gap_and_hits_text,
     hits_after,
 )
 from pulsar_rebalancer.strategies.scoring import MEMORY, UNIT_DIVISORS, relative_limits
@@ -90,29 +90,29 @@ class _Broker:
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     own = GainSettings.model_validate(sample.settings.strategy_settings)
     before = {} if sample.counting.clear else state.hits
-    decisions = avg_shedder.judged_decisions(sample, before, own.hot_threshold)
+    decisions = avg_shedder.pair_decisions(sample, before, own.hot_threshold)
     known = sample.learning.learned
     learned = known if sample.counting.counts else state.learned
     if known.bottleneck == MEMORY:
-        return _as_avg_shedder(sample, state, learned)
-    sentence = avg_shedder.sentence(decisions, sample.settings)
+        return _shed_as_avg_shedder(sample, state, learned)
+    sentence = avg_shedder.pairs_sentence(decisions, sample.settings)
     moves: list[CandidateMove] = []
     if any(decision.fired for decision in decisions):
         pools = _broker_pools(sample, decisions)
-        _read_givers(sample, pools)
+        _read_giver_candidates(sample, pools)
         remarks: dict[int | None, str] = {}
         moves = [move for pool in pools for move in _choose_moves(sample, own, pool, remarks)]
         for broker in (broker for pool in pools for broker in pool if broker.is_giver):
             remarks.setdefault(broker.pair, broker.remark)
-        decisions = _with_moves(sample, decisions, remarks, moves)
-    decisions += avg_shedder.left_out_with_hits(sample, before)
+        decisions = _complete_decisions(sample, decisions, remarks, moves)
+    decisions += avg_shedder.decisions_with_kept_hits(sample, before)
     return SheddingResult(decisions, moves, ShedderState(hits=hits_after(decisions), learned=learned), sentence)
 
 
-def _as_avg_shedder(sample: ClusterSample, state: ShedderState, learned: Learned) -> SheddingResult:
+def _shed_as_avg_shedder(sample: ClusterSample, state: ShedderState, learned: LearnedValues) -> SheddingResult:
     plan = avg_shedder.shed(sample, state)
     why = f"{Reason.MEMORY_DECIDES.meaning} [{Reason.MEMORY_DECIDES}]"
-    rows = [replace(of, explanation=f"{gap_and_hits(of)}. {why}") if of.fired else of for of in plan.decisions]
+    rows = [replace(of, explanation=f"{gap_and_hits_text(of)}. {why}") if of.fired else of for of in plan.decisions]
     return plan._replace(decisions=rows, state=replace(plan.state, learned=learned), sentence=f"{plan.sentence}. {why}")
 
 
@@ -139,10 +139,10 @@ def _broker_pools(sample: ClusterSample, decisions: Sequence[Decision]) -> list[
     return [pools[name] for name in sorted(pools)]
 
 
-def _read_givers(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
+def _read_giver_candidates(sample: ClusterSample, pools: Sequence[Sequence[_Broker]]) -> None:
     points = sample.learning.learned.points
     above = [broker for pool in pools for broker in pool if broker.is_giver or broker.height > 0]
-    sample.bundles.request_brokers([broker.name for broker in above])
+    sample.bundles.announce_brokers([broker.name for broker in above])
     able = sample.bundles.brokers_with_bundle_above(_MIN_BUNDLE_POINTS / points) if points else set()
     for broker in above:
         broker.has_unread = broker.name in able
@@ -192,11 +192,11 @@ def _choose_moves(
                 moves.append(CandidateMove.new(bundle, measure=measure, reason=Reason.TAKEN, **of_move))
         if len(moves) == before:
             break
-    left = (_staying_bundles(broker, ranks[broker.pair], measure) for broker in pool if broker.is_giver)
+    left = (_staying_candidates(broker, ranks[broker.pair], measure) for broker in pool if broker.is_giver)
     return [*moves, *chain.from_iterable(left)]
 
 
-def _staying_bundles(broker: _Broker, free_ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
+def _staying_candidates(broker: _Broker, free_ranks: Iterator[int], measure: Measure) -> Iterator[CandidateMove]:
     if broker.may_give and not broker.first_reasons:  # it was never the hotter of two brokers
         broker.remark = f"The expected load is {broker.height:+.0f} points from the mean; hotter brokers shed first"
     taken, pair, source = Reason.TAKEN, broker.pair, broker.name  # looked up once instead of for each bundle
@@ -235,10 +235,10 @@ def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, c
     bundle, load = hotter.bundles[best], float(hotter.loads[best])
     after = hotter.height - load / hotter.cores, colder.height + load / colder.cores
     if net[best] >= 0 or (not hotter.remark and net[best] > -np.inf):
-        giver = "" if hotter.is_giver else f" of {hotter.name}"  # a pair may take from a broker that is not its own
-        points = f"{hotter.height:+.0f} and {colder.height:+.0f} to {after[0]:+.0f} and {after[1]:+.0f}"
+        giver = "" if hotter.is_giver else f" from {hotter.name}"  # a pair may take from a broker that is not its own
+        points = f"{hotter.height:+.0f} and {colder.height:+.0f} before, {after[0]:+.0f} and {after[1]:+.0f} after"
         worth = f"gain {gains[best]:.0f}, price {prices[best]:.0f}"
-        hotter.remark = f"{bundle.bundle}{giver} to {colder.name}: loads go from {points} points off the mean; {worth}"
+        hotter.remark = f"Best move: {bundle.bundle}{giver} to {colder.name}; points from the mean: {points}; {worth}"
     if net[best] < 0:
         return None
     hotter.height, colder.height = after
@@ -246,7 +246,7 @@ def _pick(sample: ClusterSample, gain_settings: GainSettings, hotter: _Broker, c
     return bundle
 
 
-def _with_moves(
+def _complete_decisions(
     sample: ClusterSample, decisions: list[Decision], texts: Mapping[int | None, str], moves: Sequence[CandidateMove]
 ) -> list[Decision]:
     """Return the decisions, completed with their moves.
@@ -263,15 +263,15 @@ def _with_moves(
         traffic[move.pair] += move.traffic
     return [
         replace(
-            decision,
-            reason=Reason.FIRED if decision.pair in traffic else Reason.NO_GAIN,
+            each,
+            reason=Reason.FIRED if each.pair in traffic else Reason.NO_GAIN,
             measure=sample.measure,
-            target=traffic.get(decision.pair, 0.0),
-            explanation=f"{gap_and_hits(decision)}. {texts[decision.pair] or 'The source has no bundle that may move'}",
+            target=traffic.get(each.pair, 0.0),
+            explanation=f"{gap_and_hits_text(each)}. {texts[each.pair] or 'The source has no bundle that may move'}",
         )
-        if decision.pair in texts
-        else decision
-        for decision in (decision.with_hits_reset(touched) for decision in decisions)
+        if each.pair in texts
+        else each
+        for each in (decision.with_hits_reset(touched) for decision in decisions)
     ]
 
 

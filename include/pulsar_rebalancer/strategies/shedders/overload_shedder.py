@@ -22,7 +22,7 @@ from pulsar_rebalancer.strategies.sample import (
     Line,
     Profile,
     SheddingResult,
-    amount,
+    amount_text,
     left_out_decisions,
 )
 from pulsar_rebalancer.strategies.scoring import score
@@ -31,7 +31,7 @@ from pulsar_rebalancer.texts import number_of
 MEASURE = Measure.THROUGHPUT
 
 
-class Comparison(NamedTuple):
+class BoundCheck(NamedTuple):
     value: float
     bound: float
 
@@ -40,7 +40,7 @@ def broker_decision(
     sample: ClusterSample,
     broker: BrokerSample,
     pair: int,
-    comparison: Comparison,
+    comparison: BoundCheck,
     reason: Reason,
     explanation: str,
     *,
@@ -68,8 +68,8 @@ def broker_decision(
     )
 
 
-def offload(
-    sample: ClusterSample, broker: BrokerSample, *, pair: int, comparison: Comparison, target: float, explanation: str
+def shed_excess(
+    sample: ClusterSample, broker: BrokerSample, *, pair: int, comparison: BoundCheck, target: float, explanation: str
 ) -> tuple[Decision, list[CandidateMove]]:
     """Choose bundles with a total of at least `target` to move away from a broker.
 
@@ -80,7 +80,7 @@ def offload(
         target: throughput in bytes/s.
         explanation: why the broker sheds bundles; it is the first part of the decision's explanation.
     """
-    wanted = f"{explanation}: {amount(MEASURE, target)} must leave"
+    wanted = f"{explanation}: {amount_text(MEASURE, target)} must leave"
     if broker.bundles <= 1:
         held = "the only bundle stays" if broker.bundles else "the broker has no bundle"
         words = f"{wanted}, but {held}"
@@ -115,20 +115,20 @@ TARGET_MARGIN = 0.05
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     bound = sample.settings.overloaded_threshold / 100
-    usage = sample.usages()
+    usage = sample.usage_by_broker()
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
     for number, (name, load) in enumerate(sorted(usage.items(), key=lambda item: -item[1])):
         if load < bound and sample.brief:
             break  # and so are the others
-        broker, compared = sample.broker(name), Comparison(load * 100, bound * 100)
+        broker, compared = sample.broker(name), BoundCheck(load * 100, bound * 100)
         if load < bound:
-            words = f"load {load:.1%}, below {bound:.1%}"
+            words = f"load {load:.1%} is below {bound:.1%}"
             decisions.append(broker_decision(sample, broker, number, compared, Reason.BALANCED, words))
             continue
         target = broker.traffic(MEASURE) * (load - bound + TARGET_MARGIN)
         why = f"load {load:.1%} reaches {bound:.1%}"
-        decision, walked = offload(sample, broker, pair=number, target=target, explanation=why, comparison=compared)
+        decision, walked = shed_excess(sample, broker, pair=number, target=target, explanation=why, comparison=compared)
         decisions.append(decision)
         moves += walked
     over = sum(load >= bound for load in usage.values())

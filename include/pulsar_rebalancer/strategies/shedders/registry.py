@@ -66,7 +66,7 @@ def profile_of(settings: Settings) -> Profile:
     return PROFILES.get(settings.strategy) or _import_shedder(settings.strategy)
 
 
-def count_same_hits(strategy: str, other: str) -> bool:
+def have_same_hits(strategy: str, other: str) -> bool:
     """Return whether both strategies count pairs' hits in the same way; False if either is a custom shedder."""
     one, another = PROFILES.get(strategy), PROFILES.get(other)
     return bool(one and another and one.judges_pairs and one.thresholds is another.thresholds)
@@ -87,7 +87,7 @@ def safe_profile_of(settings: Settings) -> Profile:
         return _DEFAULT_PROFILE
     if settings.strategy in PROFILES:
         return profile
-    shown: dict[str, Any] = {name: _with_default(settings.strategy, name, profile) for name in _RESULT_TYPES}
+    shown: dict[str, Any] = {name: _function_with_default(settings.strategy, name, profile) for name in _RESULT_TYPES}
     return replace(profile, **shown)
 
 
@@ -101,7 +101,7 @@ _RESULT_TYPES: dict[str, TypeAdapter[Any]] = {
 """Names of the functions in `Profile` whose results are shown to users, with the type of each result."""
 
 
-def _with_default(strategy: str, name: str, profile: Profile) -> Callable[..., object]:
+def _function_with_default(strategy: str, name: str, profile: Profile) -> Callable[..., object]:
     def answer(*given: object) -> object:
         try:
             return _RESULT_TYPES[name].validate_python(getattr(profile, name)(*given))
@@ -156,7 +156,7 @@ def _import_shedder(path: str) -> Profile:
         raise SettingsError(
             Reason.WRONG_SETTING,
             f"strategy {path[:200]} is not listed in the option strategies of [pulsar_rebalancer]: correct the name, "
-            "or list it in Airflow's configuration of the DAG processor, the workers and the API server",
+            "or add the strategy to this option for the DAG processor, the workers and the API server",
         )
     module, _, name = path.partition(":")
     try:
@@ -243,18 +243,18 @@ def force_threshold(request: RunRequest) -> float | None:
     return low.gap if low and given is None else given
 
 
-def left_out_of(run: Snapshot, settings: Settings | None = None, policies: Policies | None = None) -> dict[str, Reason]:
+def run_left_out_reasons(
+    run: Snapshot, settings: Settings | None = None, policies: Policies | None = None
+) -> dict[str, Reason]:
     """Return a run's brokers that can be neither source nor destination, each with the reason.
 
-    Args:
-        settings: settings without the rules that a person lifted; None for the run's own.
-        policies: policies without the rules that a person lifted; None for the run's own.
+    `settings` and `policies` are without the rules that a person lifted; None for the run's own.
     """
-    quarantined, drained = run.validation.quarantined, run.state.drains.brokers
-    return left_out(settings or run.settings, policies or run.policies, quarantined=quarantined, drained=drained)
+    bad, drained = run.validation.quarantine_reasons, run.state.drains.brokers
+    return left_out_reasons(settings or run.settings, policies or run.policies, quarantined=bad, drained=drained)
 
 
-def left_out(
+def left_out_reasons(
     settings: Settings, policies: Policies, *, quarantined: Iterable[str] = (), drained: Iterable[str] = ()
 ) -> dict[str, Reason]:
     """Return the brokers that can be neither source nor destination, each with the most serious reason.

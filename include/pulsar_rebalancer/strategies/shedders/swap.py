@@ -16,7 +16,7 @@ from pulsar_rebalancer.names import SYSTEM_NAMESPACE, namespace_of
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, amount
+from pulsar_rebalancer.strategies.sample import CandidateMove, ClusterSample, amount_text
 
 THROUGHPUT_STEP = 1e5  # bytes/s
 RATE_STEP = 100  # msg/s
@@ -127,7 +127,7 @@ class PairTransfer:
             if reason is Reason.TAKEN:
                 self.leaving_throughput += bundle.present_msg_throughput
                 remaining -= 1
-                self._add_swapped(swapped)
+                self._add_swapped_bundles(swapped)
 
     def _fit_bundle(
         self, bundle: BundleSample, remaining_count: int, candidates: Iterator[BundleSample]
@@ -165,7 +165,7 @@ class PairTransfer:
                     return accepted
         return []
 
-    def _add_swapped(self, bundles: list[BundleSample]) -> None:
+    def _add_swapped_bundles(self, bundles: list[BundleSample]) -> None:
         for bundle in bundles:
             self._add_candidate(bundle, Reason.TAKEN, self.source)
             if self.sample.settings.credit_swaps:
@@ -269,12 +269,12 @@ class LoadStats:
         least, most = self.least_loaded, self.most_loaded
         bound = self.mean * share
         if least.load < bound:
-            words = f"the load of {least.broker} is {least.load:.1%}, below {share:.0%} of the mean {self.mean:.1%}"
+            words = f"the load of {least.broker} is {least.load:.1%}, below {share:.0%} of the mean ({self.mean:.1%})"
             return Imbalance("underloaded", least.load, bound, words)
         bound = most.throughput_average * share
         if least.throughput_average < bound:
-            carried = amount(Measure.THROUGHPUT, least.throughput_average)
-            words = f"{least.broker} carries {carried}, below {share:.0%} of what {most.broker} carries"
+            carried = amount_text(Measure.THROUGHPUT, least.throughput_average)
+            words = f"{least.broker} carries {carried}, less than {share:.0%} of the traffic of {most.broker}"
             return Imbalance("underloaded", least.throughput_average, bound, words)
         return None
 

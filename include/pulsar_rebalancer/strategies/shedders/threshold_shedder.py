@@ -27,11 +27,11 @@ from pulsar_rebalancer.strategies.sample import (
     Line,
     Profile,
     SheddingResult,
-    amount,
+    amount_text,
     left_out_decisions,
 )
 from pulsar_rebalancer.strategies.scoring import smooth
-from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, Comparison, broker_decision, offload
+from pulsar_rebalancer.strategies.shedders.overload_shedder import MEASURE, BoundCheck, broker_decision, shed_excess
 from pulsar_rebalancer.texts import number_of
 
 TARGET_MARGIN = 0.05
@@ -42,8 +42,8 @@ LOWER_MARGIN = 0.5
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
-    usage = sample.usages()
-    averages = _averages(sample, state.loads, usage)
+    usage = sample.usage_by_broker()
+    averages = _loads(sample, state.loads, usage)
     mean = _mean_load(averages)
     decisions: dict[int, Decision] = {}
     moves: list[CandidateMove] = []
@@ -56,18 +56,18 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     sentence = _above_bound_text(sample, averages, mean)
     if averages and sample.settings.lower_boundary and not any(move.is_taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
-        averages = _averages(sample, averages, usage)
+        averages = _loads(sample, averages, usage)
         replaced, walked, below = _shed_below_bound(sample, in_order, averages)
         if replaced is not None and replaced.pair is not None:
             decisions[replaced.pair] = replaced
             moves = [move for move in moves if move.pair != replaced.pair] + walked
         sentence += f"; {below}"
-    frozen = state.loads.keys() & sample.columns.names - averages.keys()
+    frozen = state.loads.keys() & sample.all_brokers.names - averages.keys()
     after = ShedderState(loads=dict(sorted((averages | {broker: state.loads[broker] for broker in frozen}).items())))
     return SheddingResult([*decisions.values(), *left_out_decisions(sample)], moves, after, sentence)
 
 
-def _averages(sample: ClusterSample, old_averages: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
+def _loads(sample: ClusterSample, old_averages: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
     return {broker: smooth(old_averages.get(broker), load, sample.settings) for broker, load in usage.items()}
 
 
@@ -78,7 +78,7 @@ def _mean_load(averages: Mapping[str, float]) -> float:
 def _above_bound_text(sample: ClusterSample, averages: Mapping[str, float], mean: float) -> str:
     if not averages:
         return "no broker can be compared"
-    bound = mean + _threshold_share(sample)
+    bound = mean + _average_threshold(sample)
     over = sum(load >= bound for load in averages.values()) if mean > 0 else 0
     points = f"{sample.settings.average_threshold:g} points or more above the mean load of {mean:.1%}"
     return f"{over} of {number_of(len(averages), 'broker')} are {points}"
@@ -88,15 +88,15 @@ def _shed_above_bound(
     sample: ClusterSample, broker: BrokerSample, pair: int, average: float, mean: float
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for one broker, and the moves away from it."""
-    threshold = _threshold_share(sample)
+    threshold = _average_threshold(sample)
     bound = mean + threshold
     above = f"the mean of {mean:.1%} plus {sample.settings.average_threshold:g} points"
     if average < bound or mean == 0:
         words = f"average load {average:.1%} is below {above}" if mean else "the mean load is 0"
-        compared = Comparison(average * 100, bound * 100)
+        compared = BoundCheck(average * 100, bound * 100)
         return broker_decision(sample, broker, pair, compared, Reason.BALANCED, words), []
     target = broker.traffic(MEASURE) * (average - mean - threshold + TARGET_MARGIN)
-    return _offload(sample, broker, pair, average, bound, target, f"average load {average:.1%} reaches {above}")
+    return _shed_excess(sample, broker, pair, average, bound, target, f"average load {average:.1%} reaches {above}")
 
 
 def _shed_below_bound(
@@ -106,12 +106,12 @@ def _shed_below_bound(
 
     The decision is None if no broker is below the lower boundary.
     """
-    threshold = _threshold_share(sample)
+    threshold = _average_threshold(sample)
     bound = _mean_load(averages) - threshold
     lowest = min(averages, key=averages.__getitem__)
     if not averages[lowest] < bound:
         return None, [], f"no broker is below the lower boundary of {bound:.1%}"
-    below = f"{lowest} has {averages[lowest]:.1%}, below the lower boundary of {bound:.1%}"
+    below = f"{lowest} has a load of {averages[lowest]:.1%}, below the lower boundary of {bound:.1%}"
     giving = [broker for broker in sample.compared_brokers if broker.bundles > 1 and averages[broker.broker] > bound]
     if not giving:
         return None, [], f"{below}, but no broker above the boundary has more than one bundle"
@@ -119,22 +119,22 @@ def _shed_below_bound(
     average = averages[broker.broker]
     target = broker.traffic(MEASURE) * threshold * LOWER_MARGIN
     why = f"average load {average:.1%} is the highest, and {below}"
-    return *_offload(sample, broker, busiest_first.index(broker.broker), average, bound, target, why), below
+    return *_shed_excess(sample, broker, busiest_first.index(broker.broker), average, bound, target, why), below
 
 
-def _offload(
+def _shed_excess(
     sample: ClusterSample, broker: BrokerSample, pair: int, average: float, bound: float, target: float, cause: str
 ) -> tuple[Decision, list[CandidateMove]]:
-    compared = Comparison(average * 100, bound * 100)
+    compared = BoundCheck(average * 100, bound * 100)
     minimum = sample.settings.min_unload_bundle_throughput * MIB
     if target < minimum:
-        little = f"{amount(MEASURE, target)} would have to leave, less than the minimum of {amount(MEASURE, minimum)}"
-        words = f"{cause}: {little}"
+        little, least = amount_text(MEASURE, target), amount_text(MEASURE, minimum)
+        words = f"{cause}: {little} would have to leave, less than the minimum of {least}"
         return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
-    return offload(sample, broker, pair=pair, target=target, explanation=cause, comparison=compared)
+    return shed_excess(sample, broker, pair=pair, target=target, explanation=cause, comparison=compared)
 
 
-def _threshold_share(sample: ClusterSample) -> float:
+def _average_threshold(sample: ClusterSample) -> float:
     return sample.settings.average_threshold / 100
 
 

@@ -30,7 +30,7 @@ from pulsar_rebalancer.strategies.sample import (
     Decision,
     Profile,
     SheddingResult,
-    amount,
+    amount_text,
     left_out_decisions,
 )
 from pulsar_rebalancer.strategies.scoring import smooth, weighted_usage
@@ -69,7 +69,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     hits = state.cluster_hits
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
-    stopped_by = _unusable_sample(sample, loads, stats)
+    stopped_by = _why_sample_unusable(sample, loads, stats)
     if stopped_by is None:
         imbalance = stats.imbalance() if loads else None
         hits = hits + 1 if imbalance else 0
@@ -81,7 +81,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     else:
         sentence = stopped_by.sentence
     if not sample.brief:
-        decisions += _other_decisions(sample, loads, decisions, stopped_by)
+        decisions += _unpaired_decisions(sample, loads, decisions, stopped_by)
     counted = {WHOLE_CLUSTER: HitCount(low=hits)} if hits else {}
     state = replace(after, hits=counted)
     return SheddingResult([*decisions, *left_out_decisions(sample)], moves, state, sentence, outermost)
@@ -111,7 +111,7 @@ def reported_load(broker: BrokerSample, settings: Settings) -> float:
     return weighted_usage(broker, settings, RESOURCES) if average is None else average
 
 
-def _unusable_sample(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
+def _why_sample_unusable(sample: ClusterSample, loads: list[BrokerLoad], stats: LoadStats) -> NoShedding | None:
     """Return why no decision can be based on the sample; None if the sample is usable.
 
     The checks are made in the same order as in `LoadStats.update`.
@@ -143,7 +143,7 @@ def _why_waiting(sample: ClusterSample, stats: LoadStats, imbalance: Imbalance |
 
 
 def _balanced_result(sample: ClusterSample, stats: LoadStats) -> NoShedding:
-    words = f"the loads are in balance, standard deviation {stats.std:.3f} around a mean of {stats.mean:.1%}"
+    words = f"the loads are balanced (standard deviation {stats.std:.3f}, mean {stats.mean:.1%})"
     return NoShedding(Reason.BALANCED, stats.std, sample.settings.target_std, words)
 
 
@@ -192,7 +192,7 @@ def _shed_pair(
         value=imbalance.value,
         bound=imbalance.bound,
         fired=True,
-        explanation=f"{wanted}; {amount(MEASURE, target)} must leave {source.broker}",
+        explanation=f"{wanted}; {amount_text(MEASURE, target)} must leave {source.broker}",
         measure=MEASURE,
         target=target,
     )
@@ -205,7 +205,7 @@ def _shed_pair(
     return decision, transfer
 
 
-def _other_decisions(
+def _unpaired_decisions(
     sample: ClusterSample, loads: list[BrokerLoad], pairs: list[Decision], stopped_by: NoShedding
 ) -> list[Decision]:
     """Return the decisions for brokers without a pair, most loaded first."""

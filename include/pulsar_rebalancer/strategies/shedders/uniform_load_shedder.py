@@ -22,10 +22,10 @@ from pulsar_rebalancer.strategies.sample import (
     Decision,
     Profile,
     SheddingResult,
-    amount,
+    amount_text,
     left_out_decisions,
 )
-from pulsar_rebalancer.strategies.shedders.overload_shedder import Comparison, broker_decision
+from pulsar_rebalancer.strategies.shedders.overload_shedder import BoundCheck, broker_decision
 
 MAX_INT = 2**31 - 1
 MIN_TRAFFIC = 1e-6
@@ -65,8 +65,8 @@ class TrafficDifference:
         if self.bound <= 0:
             return f"{name} is ignored"
         limit = f"more than {self.bound:g}{unit}" if self.is_exceeded else f"not more than {self.bound:g}{unit}"
-        most, least = amount(self.measure, self.highest), amount(self.measure, self.lowest)
-        return f"{name} {most} is {self.value:,.1f}{unit} {above_or_times} the lowest, {least}: {limit}"
+        most, least = amount_text(self.measure, self.highest), amount_text(self.measure, self.lowest)
+        return f"{name} {most} is {self.value:,.1f}{unit} {above_or_times} the lowest ({least}), {limit}"
 
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
@@ -77,7 +77,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     decisions: list[Decision] = []
     moves: list[CandidateMove] = []
     busiest = (firing.busiest_broker,) if firing else (rates.busiest_broker, throughputs.busiest_broker)
-    carried = sample.columns.traffic_by_broker(looked_at.measure)
+    carried = sample.all_brokers.traffic_by_broker(looked_at.measure)
     for number, name in enumerate(sorted(carried, key=lambda name: -carried[name])):
         if name not in busiest and sample.brief:
             continue
@@ -88,7 +88,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
             decision, moves = _shed_busiest(sample, broker, firing, number)
         else:
             own = rates if name == rates.busiest_broker else throughputs
-            compared = Comparison(own.value, own.bound)
+            compared = BoundCheck(own.value, own.bound)
             decision = broker_decision(sample, broker, number, compared, Reason.BALANCED, own.sentence)
         decisions.append(decision)
     if firing:
@@ -99,19 +99,19 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
 
 
 def _rate_difference(sample: ClusterSample) -> TrafficDifference:
-    busiest, most, least = _busiest_highest_lowest(sample, Measure.RATE)
+    busiest, most, least = _traffic_extremes(sample, Measure.RATE)
     bound, minimum = sample.settings.rate_difference, sample.settings.min_unload_message
     return TrafficDifference(Measure.RATE, busiest, most, least, (most - least) * 100 / least, bound, minimum)
 
 
 def _throughput_difference(sample: ClusterSample) -> TrafficDifference:
-    busiest, most, least = _busiest_highest_lowest(sample, Measure.THROUGHPUT)
+    busiest, most, least = _traffic_extremes(sample, Measure.THROUGHPUT)
     bound, minimum = sample.settings.throughput_ratio, sample.settings.min_unload_throughput
     return TrafficDifference(Measure.THROUGHPUT, busiest, most, least, most / least, bound, minimum)
 
 
-def _busiest_highest_lowest(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
-    carried = sample.columns.traffic_by_broker(measure)
+def _traffic_extremes(sample: ClusterSample, measure: Measure) -> tuple[str, float, float]:
+    carried = sample.all_brokers.traffic_by_broker(measure)
     busiest = max(carried, key=carried.__getitem__, default="")
     most, least = carried.get(busiest, -1.0), min([float(MAX_INT), *carried.values()])
     return busiest, most, 1.0 if abs(least) <= MIN_TRAFFIC else least
@@ -120,10 +120,10 @@ def _busiest_highest_lowest(sample: ClusterSample, measure: Measure) -> tuple[st
 def _other_decision(sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int) -> Decision:
     carried = broker.traffic(difference.measure)
     explanation = (
-        f"carries {amount(difference.measure, carried)}; only the busiest broker sheds: "
-        f"{difference.busiest_broker} carries {amount(difference.measure, difference.highest)}"
+        f"carries {amount_text(difference.measure, carried)}; only the busiest broker sheds "
+        f"({difference.busiest_broker}, {amount_text(difference.measure, difference.highest)})"
     )
-    compared = Comparison(carried, difference.highest)
+    compared = BoundCheck(carried, difference.highest)
     return broker_decision(sample, broker, pair, compared, Reason.NO_PARTNER, explanation)
 
 
@@ -131,14 +131,14 @@ def _shed_busiest(
     sample: ClusterSample, broker: BrokerSample, difference: TrafficDifference, pair: int
 ) -> tuple[Decision, list[CandidateMove]]:
     """Return the decision for the busiest broker, and the moves away from it."""
-    measure, compared = difference.measure, Comparison(difference.value, difference.bound)
+    measure, compared = difference.measure, BoundCheck(difference.value, difference.bound)
     required = min(int((difference.highest - difference.lowest) * sample.settings.max_unload_percentage), MAX_INT)
-    text = f"{difference.sentence}: {amount(measure, required)} must leave"
+    text = f"{difference.sentence}: {amount_text(measure, required)} must leave"
     if broker.bundles <= 1:
         words = f"{text}, but {'the only bundle stays' if broker.bundles else 'the broker has no bundle'}"
         return broker_decision(sample, broker, pair, compared, Reason.FEW_BUNDLES, words), []
     if required < difference.minimum:
-        words = f"{text}, less than the minimum of {amount(measure, difference.minimum)}"
+        words = f"{text}, less than the minimum of {amount_text(measure, difference.minimum)}"
         return broker_decision(sample, broker, pair, compared, Reason.BELOW_MINIMUM, words), []
     fired = broker_decision(sample, broker, pair, compared, Reason.FIRED, text, measure=measure, target=float(required))
     return fired, _pick_bundles(sample, broker.broker, measure, pair, required)

@@ -150,7 +150,7 @@ function balance(dag, pairing) {
   return {
     ...{ dag, name: "Balance now", title: "Balance now, without waiting for hits" },
     hint: "Mode, caps, pauses and validation still apply.",
-    fields: pairing ? () => make("label", {}, "For gaps from ", make("input", GAP), " points") : undefined,
+    fields: pairing ? () => make("label", {}, "For gaps of at least ", make("input", GAP), " points") : undefined,
     request: () =>
       started(dag, "Balance now", (form) => {
         const gap = form.get("gap") ? { force_threshold: Number(form.get("gap")) } : {};
@@ -162,7 +162,7 @@ function balance(dag, pairing) {
 /** @type {(dag: string, names: string[]) => Act} */
 function release(dag, names) {
   return {
-    ...{ dag, name: "Release", title: "Release drained brokers", hint: "They take bundles again.", noRoll: true },
+    ...{ dag, name: "Release", title: "Release drained brokers", hint: "The brokers get bundles again.", noRoll: true },
     fields: (given) => choices("Brokers", "broker", names, String, names.length === 1 ? names[0] : given),
     request: () =>
       started(dag, "Release", (form) => ({
@@ -185,7 +185,7 @@ function answer(option, title, view, { dag, run, task, until }) {
   const [asked, approves] = [inQuestion(view), option === "Approve"];
   const what = asked
     ? `${amounts(asked)} ${predicted(asked)} `
-    : "Its bundles cannot be shown, so it can only be rejected. ";
+    : "The plan's bundles cannot be shown, so the plan can only be rejected. ";
   const path = `dagRuns/${encodeURIComponent(run)}/taskInstances/${encodeURIComponent(task)}/-1/hitlDetails`;
   return {
     ...{ dag, name: option, title },

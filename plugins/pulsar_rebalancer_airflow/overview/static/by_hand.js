@@ -27,8 +27,8 @@ const OVERRULED = {
   policies: () => "Move although isolation policies forbid it",
   anti_affinity: () => "Move although anti-affinity groups forbid it",
   topic_ceiling: () => "Move although the broker has too many topics",
-  exclusions: () => "Include what is excluded",
-  grace_period: ({ acts }) => `Move although moved within the last ${acts.grace_minutes} minutes`,
+  exclusions: () => "Include excluded namespaces, brokers and bundles",
+  grace_period: ({ acts }) => `Move bundles that moved within the last ${acts.grace_minutes} minutes`,
   overload: () => "Move although a broker would be overloaded",
   caps: () => "Move more than the caps allow",
   even_split: () => "Split although a part would carry less than 10 %",
@@ -90,7 +90,7 @@ function actions(view, { base, dag }) {
     {
       name: "Fill",
       title: "Fill brokers",
-      hint: "Brings brokers up to the mean score, with bundles of the hottest brokers, the largest first.",
+      hint: "Moves bundles from the hottest brokers, the largest first, until the chosen brokers reach the mean score.",
       fields: (given) => choices("Brokers", "broker", brokers, String, given),
       conf: of,
     },
@@ -115,7 +115,7 @@ function actions(view, { base, dag }) {
     {
       name: UNDO,
       title: `Undo the run of ${view.moved && moment(view.moved.collected_at)}`,
-      hint: "Moves back what the run moved, except what has moved again.",
+      hint: "Moves the run's bundles back, except those that have moved again.",
       conf: () => ({ run: view.moved?.folder }),
     },
   ];

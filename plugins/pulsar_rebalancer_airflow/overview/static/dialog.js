@@ -59,7 +59,7 @@ export function choices(label, name, values, words = String, given = "") {
     list.replaceChildren(...boxes.filter((each) => each.box.checked || found.includes(each)).map(({ row }) => row));
   };
   show();
-  const many = values.length > MOST && make("label", {}, `Find some of ${values.length} `, search);
+  const many = values.length > MOST && make("label", {}, `Search ${values.length} entries `, search);
   return make("fieldset", {}, make("legend", {}, label), many, list);
 }
 

@@ -27,8 +27,8 @@ export function newerOf(page, form) {
 
 /** @param {string} dag */
 export function pausedText(dag) {
-  const then = dag.startsWith("pulsar_roll__") ? "rolling restarts start and continue" : "its buttons work again";
-  return `${dag} is paused in Airflow: ${then} when it is unpaused.`;
+  const use = dag.startsWith("pulsar_roll__") ? "start or continue a rolling restart" : "use its buttons";
+  return `${dag} is paused in Airflow. Unpause the DAG to ${use}.`;
 }
 
 /**

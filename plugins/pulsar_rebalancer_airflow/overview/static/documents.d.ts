@@ -6,7 +6,6 @@ export interface BrokerRestart { broker: string; score: number; traffic: number;
 export interface BrokerView { name: string; label: string; score: number | null; resources: Record<string, number>;
   deciding: string; lowest: number | null; highest: number | null; after: number | null; left_out: string; band: string;
   drained: string; average: number | null; average_throughput: number | null; msg_throughput: number; bundles: number; }
-export interface Count { reason: Reason; count: number; meaning: string; }
 export interface DrainView { broker: string; drained: string; bundles: number | null; movable: number | null;
   moving: number; gone: number; left: StayView[]; more: number; }
 export type Effect = "block" | "hold" | "quarantine" | "warn" | "verdict";
@@ -38,7 +37,7 @@ export interface PlanView { folder: string; run_id: string; hash: string; collec
   ended_at: string | null; has_effect: boolean; marks_drains: boolean; by: string; requested_by: string[];
   verdict: ReasonWithMeaning | null; measure: string; bundles: number; traffic: number; topics: number; clients: number;
   range_before: number | null; predicted_range: number | null; brokers: BrokerChangeView[]; moves: MoveView[];
-  more: number; splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: Count[]; done: number;
+  more: number; splits: SplitView[]; about_splits: string[]; unknown: string[]; stay: StayCount[]; done: number;
   failed: number; client_gap: string; }
 export interface Point { at: string; range: number | null; }
 export interface QuestionView { dag: string; run: string; task: string; hash: string; until: string; }
@@ -59,6 +58,7 @@ export interface Status { cluster: string; dag_id: string; mode: string; strateg
   state: State; tone: Tone; sentence: string; attention: Attention[]; in_force: string; now: string;
   collected_at: string | null; fresh_until: string | null; running_since: string | null; interval_seconds: number;
   next_run_at: string | null; score_range: number | null; predicted: boolean; }
+export interface StayCount { reason: Reason; count: number; meaning: string; }
 export interface StayView { reason: Reason; bundle: string; broker: string; meaning: string; }
 export interface Timeline { begin: string; end: string; low_threshold: number | null; high_threshold: number | null;
   points: Point[]; events: Event[]; unread: number; }

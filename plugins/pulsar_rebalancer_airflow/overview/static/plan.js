@@ -9,7 +9,7 @@ import { moment, points, several, traffic } from "./texts.js";
 /** @import { Child, Column } from "./elements.d.ts" */
 /** @typedef {(name: string) => Child} Short - name of a broker */
 
-const DRAINED = "No bundle moves now. Once carried out, the drained brokers get no bundles.";
+const DRAINED = "No bundle moves now. Once the plan is carried out, the drained brokers get no more bundles.";
 const PERMANENT = "A split is permanent: Pulsar cannot merge bundles.";
 
 /** @type {(view: PlanView | null, short: Short, title: string, dag: string, documents: string) => Child} */
@@ -56,7 +56,7 @@ export function amounts({ bundles, splits, traffic: rate, measure, topics, clien
   const parts = [
     bundles > 0 && `${several(bundles, "bundle")} with ${traffic(rate, measure)}`,
     splits.length > 0 && `${several(splits.length, "bundle")} split permanently`,
-    `${several(topics, "topic")} and ${several(clients, "client")} reconnect`,
+    `${several(clients, "client")} of ${several(topics, "topic")} must reconnect`,
   ];
   return `Total: ${parts.filter(Boolean).join("; ")}.`;
 }
@@ -131,9 +131,9 @@ export function splitText({ topics, clients, why, planned: { bundle, broker, unl
   const shares = cut.shares.map((share) => `${Math.round(100 * share)} %`).join(", ");
   const reason = why ? ` (${why})` : "";
   const disturbs = unload
-    ? `${several(topics, "topic")} and ${several(clients, "client")} reconnect`
-    : "nobody reconnects";
-  return `Split ${bundle} on ${broker}${reason} at ${positions.join(", ")} into ${shares}; ${disturbs}.`;
+    ? `${several(clients, "client")} of ${several(topics, "topic")} must reconnect`
+    : "no client reconnects";
+  return `Split ${bundle} on ${broker}${reason} at ${positions.join(", ")} into ${shares} of its traffic; ${disturbs}.`;
 }
 
 /** @param {OutcomeView} ended */

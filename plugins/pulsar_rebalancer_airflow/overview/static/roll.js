@@ -15,7 +15,7 @@ import { points, several, traffic } from "./texts.js";
 export function restart({ brokers, acts: { roll: dag }, of_one_run: past }, page) {
   return !dag || past ? [] : [{
     ...{ name: "Restart", title: "Restart brokers one by one", dag, noRoll: true },
-    hint: "Each is drained, restarted by you or by roll_restart_dag, and gets its bundles back. None ticked: all.",
+    hint: "Each is drained, restarted by you or roll_restart_dag, and gets its bundles back. Tick none to restart all.",
     fields: (given) => {
       const described = (/** @type {BrokerView} */ { name, score, bundles }) =>
         `${name}: score ${points(score)}, ${several(bundles, "bundle")}`;
@@ -35,10 +35,10 @@ export function restart({ brokers, acts: { roll: dag }, of_one_run: past }, page
 function show(parts, { text, restarts: shown }, dag, page) {
   if (!shown) return;
   const { plan, refused, waits, restarts, minutes, moves_twice: twice } = shown;
-  const sum = `About ${points(minutes, 0)} minutes and the restarts themselves; ${
+  const sum = `About ${points(minutes, 0)} minutes plus the restarts themselves; ${
     several(twice, "bundle")
-  } move twice.`;
-  const why = refused ? `It would be refused now: ${refused}.` : waits && `It would first wait for ${waits}.`;
+  } must move twice.`;
+  const why = refused ? `A start would be refused now: ${refused}.` : waits && `A start would first wait for ${waits}.`;
   const order = table("restarts", "The order of the restarts", restarts, [
     { title: "order", cell: ({ broker }) => restarts.findIndex((each) => each.broker === broker) + 1 },
     { title: "broker", cell: ({ broker }) => broker },
@@ -85,9 +85,9 @@ export function drains(all, short) {
 /** @param {DrainView} drain */
 export function left({ bundles, moving, gone, left, more }) {
   if (bundles === null) return "its bundles are not known yet.";
-  if (!bundles) return "no bundle is left.";
+  if (!bundles) return "no bundle remains.";
   const stay = left.length + more;
-  if (stay) return `${stay} of ${several(bundles, "bundle")} left:`;
+  if (stay) return `${stay} of ${several(bundles, "bundle")} remain:`;
   if (moving) return `${several(moving, "bundle")} ${moving === 1 ? "leaves" : "leave"} with this run.`;
   const arrived = bundles - gone;
   return [

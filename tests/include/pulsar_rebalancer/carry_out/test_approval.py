@@ -52,7 +52,7 @@ def test_a_person_is_shown_what_the_plan_does(tmp_path):
     half = Split(bundle=bundle(4), broker="a:1", algorithm="range_equally_divide", positions=(5, 9), shares=(1, 0, 0))
 
     shown = approval_request(summary, Actions(moves * 11, [half]), run, NOW)
-    assert shown.subject == "Move 22 bundles and split 1 in cluster east?"
+    assert shown.subject == "Move 22 bundles and split 1 bundle in cluster east?"
     assert shown.body.splitlines()[2:] == [
         f"* plan `{summary.hash[:16]}` of run `{run.name}`: approve it before 2026-11-22 12:00 UTC",
         "* scores 10.0 to 70.0 %",

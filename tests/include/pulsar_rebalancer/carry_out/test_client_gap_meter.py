@@ -68,7 +68,7 @@ class Measured:
     async def unload(self, reason: Reason = Reason.MOVED, owner: str = "b:1", attempts: int = 1) -> ClientGap | None:
         await self.move.count_clients_before_unload(asyncio.sleep(0))
         ends = {"bundle": MOVE.bundle, "source": "a:1", "destination": "b:1", "owner": owner}
-        return self.move.with_client_gap(MoveOutcome(**ends, reason=reason, attempts=attempts)).client_gap
+        return self.move.outcome_with_gap(MoveOutcome(**ends, reason=reason, attempts=attempts)).client_gap
 
     async def report(self) -> ClientGap:
         """Unload, wait for the clients and return what was reported; without any, what is known at once."""
@@ -90,7 +90,7 @@ class Measured:
 def test_a_topic_without_client_statistics_leaves_the_client_gap_unknown(brokers, unknown):
     async def found() -> tuple[ClientGap | None, bool | None]:
         measured = Measured(brokers)
-        return await measured.unload(), await measured.move.reconnected_within(60)
+        return await measured.unload(), await measured.move.clients_reconnected_within(60)
 
     client_gap, in_time = asyncio.run(found())
     assert client_gap is not None
@@ -108,7 +108,7 @@ def test_clients_of_the_topics_that_have_statistics_are_measured():
 def test_a_bundle_without_clients_is_in_time_and_nothing_is_measured(listed, caplog):
     async def found() -> tuple[ClientGap, bool | None]:
         measured = Measured(Brokers(0, listed=listed))
-        return await measured.report(), await measured.move.reconnected_within(60)
+        return await measured.report(), await measured.move.clients_reconnected_within(60)
 
     client_gap, in_time = asyncio.run(found())
     assert in_time is True
@@ -180,7 +180,7 @@ def test_clients_are_in_time_after_one_unload_to_a_new_owner(ended, seconds, in_
     async def back() -> bool | None:
         measured = Measured(Brokers(2))
         await measured.unload(**ended)
-        return await measured.move.reconnected_within(seconds)
+        return await measured.move.clients_reconnected_within(seconds)
 
     assert asyncio.run(back()) is in_time
 
@@ -189,11 +189,11 @@ def test_clients_that_return_later_are_late_and_those_at_the_limit_in_time():
     async def back() -> tuple[bool | None, bool | None]:
         measured = Measured(Brokers(2, *[0] * 20, 2))
         await measured.unload()
-        late = await measured.move.reconnected_within(0.1)
+        late = await measured.move.clients_reconnected_within(0.1)
         await measured.meter.wait_for_clients(lambda: None)
         seconds = measured.reported[0].clients_seconds
         assert seconds is not None
-        return late, await measured.move.reconnected_within(seconds)
+        return late, await measured.move.clients_reconnected_within(seconds)
 
     assert asyncio.run(back()) == (False, True)
 
@@ -206,7 +206,7 @@ def test_times_are_rounded_to_milliseconds_and_reasons_cut(monkeypatch):
         await measured.move.count_clients_before_unload(asyncio.sleep(0))
         clock.now = 1.23456
         ends = {"bundle": MOVE.bundle, "source": "a:1", "destination": "b:1", "owner": "b:1"}
-        measured.move.with_client_gap(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1))
+        measured.move.outcome_with_gap(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1))
         await measured.meter.wait_for_clients(lambda: None)
         return measured.reported[0]
 
@@ -224,8 +224,8 @@ def test_without_clients_the_owner_must_be_in_time(monkeypatch):
         await measured.move.count_clients_before_unload(asyncio.sleep(0))
         clock.now = 1.0
         ends = {"bundle": MOVE.bundle, "source": "a:1", "destination": "b:1", "owner": "b:1"}
-        measured.move.with_client_gap(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1))
-        return [await measured.move.reconnected_within(seconds) for seconds in (0.9, 1.0)]
+        measured.move.outcome_with_gap(MoveOutcome(**ends, reason=Reason.MOVED, attempts=1))
+        return [await measured.move.clients_reconnected_within(seconds) for seconds in (0.9, 1.0)]
 
     assert asyncio.run(in_time()) == [False, True]
 
@@ -240,7 +240,7 @@ def test_a_bundle_that_an_earlier_attempt_may_have_unloaded_is_not_measured():
     async def found() -> tuple[ClientGap | None, bool | None]:
         measured = Measured(Brokers(2))
         measured.move = measured.meter.new_measurement(MOVE, is_retry=True)
-        return await measured.unload(), await measured.move.reconnected_within(60)
+        return await measured.unload(), await measured.move.clients_reconnected_within(60)
 
     client_gap, in_time = asyncio.run(found())
     assert client_gap is not None
@@ -252,7 +252,7 @@ def test_clients_that_never_return_are_late():
     async def back() -> bool | None:
         measured = Measured(Brokers(2, 0))
         await measured.unload()
-        return await measured.move.reconnected_within(60)
+        return await measured.move.clients_reconnected_within(60)
 
     assert asyncio.run(back()) is False
 

@@ -66,7 +66,7 @@ def test_an_unload_that_reaches_nobody_leaves_its_destination_if_the_leader_sent
     outcome = scene.run_one(move, prepare=prepare, retries=earlier, timeout=0.05)
 
     assert (outcome.reason, outcome.owner, outcome.destination_kept) == ("unreachable", scene.b, kept)
-    assert (f"the leader may later move the bundle to {scene.a}" in caplog.text) is kept
+    assert (f"the leader may send the next unload to {scene.a}" in caplog.text) is kept
 
 
 def test_the_extensible_load_manager_remembers_nothing(scene):

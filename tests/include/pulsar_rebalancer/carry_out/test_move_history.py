@@ -72,7 +72,7 @@ def attempt(run: StoragePath, wave: int = 0) -> WaveHistory:
     ],
 )
 def test_a_retry_knows_what_was_unloaded_and_what_has_ended(run, earlier, unloaded, ended):
-    attempt(run).add_skipped([earlier], NOW)
+    attempt(run).add_skipped_moves([earlier], NOW)
 
     assert (bool(attempt(run).maybe_unloaded_bundles), bool(attempt(run).ended_moves)) == (unloaded, ended)
 
@@ -97,7 +97,7 @@ def test_a_planned_move_that_is_left_is_stored_as_left(run):
     stored = [MovesState(unloads={bundle(1): planned})]
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
 
-    history.add_skipped([outcome(Reason.NOT_ATTEMPTED, 0)], NOW)
+    history.add_skipped_moves([outcome(Reason.NOT_ATTEMPTED, 0)], NOW)
 
     assert stored[-1].unloads[bundle(1)].outcome == "not_attempted"
 
@@ -120,7 +120,7 @@ def test_runs_in_a_row_that_miss_the_same_broker_are_counted(run, before, tries)
     stored = [MovesState(unloads={bundle(1): Unload(**known)})]
     history = WaveHistory(stored[0], lambda change: stored.append(change(stored[-1])), run, 0)
 
-    history.record_planned([move for move in read_moves(run) if move.bundle == bundle(1)], NOW)
+    history.record_planned_moves([move for move in read_moves(run) if move.bundle == bundle(1)], NOW)
     history.add_outcome(outcome(Reason.ASTRAY, 3, "c:1"), NOW)
     history.write_outcomes()
 
@@ -129,8 +129,8 @@ def test_runs_in_a_row_that_miss_the_same_broker_are_counted(run, before, tries)
 
 def test_failed_moves_of_all_waves_count_until_the_report(run):
     failed = outcome(Reason.UNREACHABLE, 0)
-    attempt(run, 1).add_skipped([failed.model_copy(update={"bundle": bundle(4)})], NOW)
-    attempt(run).add_skipped([failed], NOW)
+    attempt(run, 1).add_skipped_moves([failed.model_copy(update={"bundle": bundle(4)})], NOW)
+    attempt(run).add_skipped_moves([failed], NOW)
     again = attempt(run)
     assert again.new_failures(None) == 2
     again.add_outcome(outcome(Reason.MOVED, 1, "b:1"), NOW)

@@ -3,7 +3,7 @@ from typing import Any, cast
 
 import pytest
 
-from pulsar_rebalancer.carry_out.client_gap_meter import MoveClientGap
+from pulsar_rebalancer.carry_out.client_gap_meter import ClientGapMeasurement
 from pulsar_rebalancer.carry_out.move_executor import AdaptivePace, MoveQueue, carry_out_moves
 from pulsar_rebalancer.pulsar import BundleAdmin
 from pulsar_rebalancer.run.plan import Move
@@ -15,7 +15,7 @@ class Returned:
     def __init__(self, in_time: bool | None) -> None:
         self._in_time = in_time
 
-    async def reconnected_within(self, _: float) -> bool | None:
+    async def clients_reconnected_within(self, _: float) -> bool | None:
         return self._in_time
 
 
@@ -42,7 +42,7 @@ class Rounds:
         return begun
 
     def end(self, move: Move, in_time: bool | None) -> None:
-        asyncio.run(self.pace.end_move(move, cast("MoveClientGap", Returned(in_time))))
+        asyncio.run(self.pace.end_move(move, cast("ClientGapMeasurement", Returned(in_time))))
 
     def _round(self, in_time: bool | None) -> int:
         begun = self.begun()
@@ -81,7 +81,7 @@ def test_a_queue_that_is_cleared_releases_the_workers_that_wait() -> None:
         assert await queue.next_index() == 0
         waiting = asyncio.create_task(queue.next_index())
         await asyncio.sleep(0)
-        await queue.clear_remaining()
+        await queue.clear_remaining_moves()
         async with asyncio.timeout(5):
             return await waiting
 
@@ -96,7 +96,7 @@ def test_a_move_between_free_brokers_overtakes_those_that_wait_and_nothing_is_le
         while (number := await queue.next_index()) is not None:
             begun.append(number)
             await asyncio.sleep(0)
-            await queue.record_end(wave[number], cast("MoveClientGap", Returned(in_time=True)))
+            await queue.record_end(wave[number], cast("ClientGapMeasurement", Returned(in_time=True)))
 
     async def carry_out() -> None:
         queue = MoveQueue(wave, AdaptivePace(1, LIMIT))
@@ -119,7 +119,7 @@ def test_an_ended_move_wakes_all_workers_whose_moves_may_begin() -> None:
         assert await queue.next_index() == 0
         waiting = [asyncio.create_task(queue.next_index()) for _ in range(3)]
         await asyncio.sleep(0)
-        await queue.record_end(wave[0], cast("MoveClientGap", Returned(in_time=True)))
+        await queue.record_end(wave[0], cast("ClientGapMeasurement", Returned(in_time=True)))
         async with asyncio.timeout(5):
             return {await queue.next_index(), *await asyncio.gather(*waiting)}
 

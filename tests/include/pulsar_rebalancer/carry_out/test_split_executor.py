@@ -12,7 +12,7 @@ from pulsar_rebalancer.run.plan import Split, SplitOutcome
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.load import NO_NOISE, Traffic
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import serve
 from pulsar_simulator.topology import Namespace, Topology
 
 WHOLE = "0x00000000_0xffffffff"
@@ -46,7 +46,7 @@ def served():
     counts = np.ones(bundles, dtype=np.int64)
     brokers = [BrokerSpec(f"127.0.0.1:{port}") for port in (1, 2)]
     spec = ClusterSpec(brokers, topology, traffic, np.arange(bundles) % 2, counts, counts)
-    with running(Cluster(spec)) as served:
+    with serve(Cluster(spec)) as served:
         yield served
 
 
@@ -113,7 +113,7 @@ def test_bundle_that_changed_since_the_plan_is_not_split(served):
     cluster = served.cluster
     gone = split(NAMES[4], 0x20000000, bundle=f"{NAMES[4]}/0x00000000_0x40000000")
     other = split(NAMES[5], 0x20000000)
-    cluster.split_at(1, NAMES[5], WHOLE, "range_equally_divide", [], unload=False)
+    cluster.split_via(1, NAMES[5], WHOLE, "range_equally_divide", [], unload=False)
     outcomes, asked = carry(served, gone, other, split(NAMES[6], MIDDLE), most=1)
     assert [o.reason for o in outcomes] == ["range_gone", "split_elsewhere", "namespace_full"]
     assert outcomes[1].found == (MIDDLE,)

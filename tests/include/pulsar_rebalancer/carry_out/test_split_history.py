@@ -4,7 +4,7 @@ import pytest
 
 from pulsar_rebalancer.carry_out.split_executor import SplitHistory, splits_to_keep
 from pulsar_rebalancer.run.outcome import Outcome
-from pulsar_rebalancer.run.plan import Split, SplitOutcome, read_outcomes
+from pulsar_rebalancer.run.plan import Split, SplitOutcome, outcome_by_split
 from pulsar_rebalancer.state import BundleSplit, MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -55,13 +55,13 @@ def run(tmp_path):
 def test_split_of_a_killed_attempt_is_settled_by_the_next(run, later, merged):
     store = Store()
     killed = SplitHistory(store.state, store.change, run)
-    killed.record_planned([split()], NOW)
+    killed.record_planned_splits([split()], NOW)
     killed.record_begin(split())
     again = SplitHistory(store.state, store.change, run)
-    again.record_planned([split()], NOW)
+    again.record_planned_splits([split()], NOW)
     again.add_outcome(SplitOutcome(bundle=ONE, positions=(0x40000000,), **later), NOW)
 
-    (outcome,) = read_outcomes(run).values()
+    (outcome,) = outcome_by_split(run).values()
     assert (outcome.reason, outcome.attempts) == merged
     assert store.state.splits[ONE].outcome == merged[0]
 
@@ -70,7 +70,7 @@ def test_a_retry_goes_on_with_what_was_planned(run):
     store, both = Store(), [split(), split(OTHER, 0xC0000000)]
     history = SplitHistory(store.state, store.change, run)
     assert (history.planned, history.remaining_splits(both)) == (False, both)
-    history.record_planned(both, NOW)
+    history.record_planned_splits(both, NOW)
     history.add_outcome(ended("split"), NOW)
 
     again = SplitHistory(store.state, store.change, run)
@@ -78,7 +78,7 @@ def test_a_retry_goes_on_with_what_was_planned(run):
     again.add_outcome(ended("server_error", OTHER), NOW)
     assert again.remaining_splits(both) == both[1:]  # another attempt may complete it
     SplitHistory(store.state, store.change, run).add_outcome(ended("split", OTHER), NOW)
-    assert [outcome.attempts for outcome in read_outcomes(run).values()] == [1, 2]
+    assert [outcome.attempts for outcome in outcome_by_split(run).values()] == [1, 2]
     assert {name: known.outcome for name, known in store.state.splits.items()} == {ONE: "split", OTHER: "split"}
     assert store.state.unloads == {"x/y/z": UNLOADED}
 

@@ -20,7 +20,7 @@ from pulsar_rebalancer.run.plan import Move
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.load import NO_NOISE, Traffic
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import serve
 from pulsar_simulator.topology import Namespace, Topology
 
 ON_A, ON_B = 10, 6
@@ -134,5 +134,5 @@ def scenes(*namespaces):
         producers=clients,
         consumers=clients,
     )
-    with running(Cluster(spec)) as served:
+    with serve(Cluster(spec)) as served:
         yield Scene(served)

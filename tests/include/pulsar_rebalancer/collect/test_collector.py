@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import RunTrigger, collect, write_sample
+from pulsar_rebalancer.collect.collector import RunTrigger, collect_sample, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry, Origin, RunParams
 from pulsar_rebalancer.config.settings import Settings, validate
 from pulsar_rebalancer.errors import AdminError, SettingsError
@@ -19,7 +19,7 @@ from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import serve
 from pulsar_simulator.topology import Topology
 
 BROKERS, BUNDLES = 4, 24
@@ -34,7 +34,7 @@ def spec():
 def served(spec):
     cluster = Cluster(spec)
     cluster.clock.advance(300)
-    with running(cluster) as face:
+    with serve(cluster) as face:
         yield face
 
 
@@ -53,7 +53,7 @@ def sample(face, given=None, params=None, **connection):
                 run_params=params or RunParams(),
                 requested_by="anna",
             )
-            return await collect(admin, entry(**(given or {})), trigger)
+            return await collect_sample(admin, entry(**(given or {})), trigger)
 
     return asyncio.run(go())
 
@@ -137,7 +137,7 @@ def test_a_broken_entry_is_refused(served):
 
     async def go():
         async with PulsarAdmin(AdminConnection(seeds=(served.urls[0],))) as admin:
-            await collect(admin, broken, RunTrigger(datetime.now(UTC), "x"))
+            await collect_sample(admin, broken, RunTrigger(datetime.now(UTC), "x"))
 
     with pytest.raises(SettingsError, match="low is above high"):
         asyncio.run(go())
@@ -222,7 +222,7 @@ def test_policies_mark_their_bundles(spec):
     ]
     isolated = {"p": {"namespaces": [names[0]], "primary": ["none.*"], "secondary": []}}
     cluster = Cluster(replace(spec, topology=Topology(grouped), isolation_policies=isolated))
-    with running(cluster) as face:
+    with serve(cluster) as face:
         collected = sample(face)
     found = {(b["bundle"].rpartition("/")[0], b["policy"]) for b in rows(collected, "bundles")}
     users = {(namespace, policy) for namespace, policy in found if not namespace.startswith("pulsar/")}

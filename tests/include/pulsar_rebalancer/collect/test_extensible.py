@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from pulsar_rebalancer.collect import extensible_reports, load_data
-from pulsar_rebalancer.collect.extensible_reports import load_reports
-from pulsar_rebalancer.collect.load_data import LOAD, TOP, TopicMessage, receive
+from pulsar_rebalancer.collect.extensible_reports import read_load_reports
+from pulsar_rebalancer.collect.load_data import LOAD, TOP, TopicMessage, receive_messages
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import AdminError, SettingsError
 from pulsar_rebalancer.pulsar import AdminConnection
@@ -119,10 +119,10 @@ def ask(monkeypatch, tmp_path):
     monkeypatch.setattr(extensible_reports, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
 
     def run(brokers, runtimes=None, *, keep=True, **settings):
-        monkeypatch.setattr(extensible_reports, "receive", brokers.receive)
+        monkeypatch.setattr(load_data, "receive_messages", brokers.receive)
         state = StoragePath(str(tmp_path / "state"))
         asked = runtimes or {A: EXTENSIBLE}
-        reading = load_reports(brokers, asked, Settings(**settings), now=NOW, state_folder=state, store=keep)
+        reading = read_load_reports(brokers, asked, Settings(**settings), now=NOW, state_folder=state, store=keep)
         return asyncio.run(reading)
 
     return run
@@ -266,7 +266,7 @@ HEARTBEAT = "pulsar/broker-a:8080/0x00000000_0xffffffff"
 def test_topics_of_another_broker_are_not_taken_for_its_own(ask, owned, reason):
     found = ask(Brokers(owned_by={A: owned}))[A]
     assert getattr(found, "reason", None) == reason
-    assert not load_data.are_from_other_broker([next(iter(STATS))], owned), "a single bundle may have been exchanged"
+    assert not load_data.are_other_brokers_stats([next(iter(STATS))], owned), "a single bundle may have been exchanged"
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_topics_of_another_broker_are_not_taken_for_its_own(ask, owned, reason):
     ],
 )
 def test_heartbeats_tell_a_broker_and_are_no_bundle_that_moves(stats, owned):
-    assert not load_data.are_from_other_broker(stats, owned)
+    assert not load_data.are_other_brokers_stats(stats, owned)
 
 
 def test_without_metrics_what_was_published_counts_by_its_age(ask):
@@ -332,7 +332,7 @@ def test_a_token_that_came_over_tls_stays_there(ask):
 def test_an_address_that_the_client_cannot_take_is_a_bad_answer(url):
     connection = AdminConnection(seeds=("http://broker-a:8080",))
     with pytest.raises(AdminError) as refused:
-        receive(connection, Tokens(connection), url, {}, 1.0)
+        receive_messages(connection, Tokens(connection), url, {}, 1.0)
     assert refused.value.reason == "bad_answer"
 
 

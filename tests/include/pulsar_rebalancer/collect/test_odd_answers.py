@@ -10,7 +10,7 @@ import pytest
 from starlette.responses import Response
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import REPORT, Broker, brokers, connect
 
-from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect, write_sample
+from pulsar_rebalancer.collect.collector import RunTrigger, Sample, collect_sample, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import validate
 from pulsar_rebalancer.isolation import Policies
@@ -53,7 +53,7 @@ def sample(seed: Broker, where: Path, **given: Any) -> Sample:
     async def go() -> Sample:
         entry = ClusterEntry(name="east", given=given, settings=validate(given, label="test"))
         async with connect(seed, read_timeout_s=20.0) as admin:
-            return await collect(admin, entry, RunTrigger(datetime.now(UTC), "x"))
+            return await collect_sample(admin, entry, RunTrigger(datetime.now(UTC), "x"))
 
     collected = asyncio.run(go())
     run = StoragePath(str(where))

@@ -178,7 +178,7 @@ def test_only_namespaces_of_users_are_asked_about_and_once():
     names = ["vip/x", "acme/a", "acme/a", "acme/b", "pulsar/system", "pulsar/b-1:8080", "pulsar/east/b-1:8080", "odd"]
     found = read(calls, names)
     assert calls.asked == ["acme/a", "acme/b", "vip/x"]
-    assert found.kind_by_namespace(["vip/x", "acme/a", "acme/b"]) == {
+    assert found.policy_kind_by_namespace(["vip/x", "acme/a", "acme/b"]) == {
         "vip/x": "isolation",
         "acme/a": "anti_affinity",
         "acme/b": None,
@@ -210,12 +210,12 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
     [
         (Calls(failing=["isolation"]), {"vip/x", "acme/a", "acme/b"}, False, "isolation policies cannot be read"),
         (Calls(failing=["cluster"]), {"vip/x", "acme/a", "acme/b"}, False, "isolation policies cannot be read"),
-        (Calls(ISOLATED, failing=["acme/a"]), {"acme/a"}, True, "anti-affinity group of acme/a cannot be read: GET"),
+        (Calls(ISOLATED, failing=["acme/a"]), {"acme/a"}, True, "cannot be read, so bundles of acme/a stay: GET"),
         (
             Calls(ISOLATED, failing=["acme/a", "acme/b", "vip/x"]),
             {"vip/x", "acme/a", "acme/b"},
             False,
-            "anti-affinity group of acme/a, acme/b, vip/x cannot be read",
+            "anti-affinity groups cannot be read, so bundles of acme/a, acme/b, vip/x stay",
         ),
         (
             Calls(ISOLATED, {"acme/a": "spread"}, failing=["domains"]),
@@ -224,7 +224,7 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
             "failure domains cannot be read, so bundles of acme/a cannot move",
         ),
         # The bad policy may reserve any broker: only namespaces that another one rules know theirs.
-        (Calls(ISOLATED | BAD), {"acme/a", "acme/b"}, True, "is not a supported pattern: bundles of acme/a, acme/b"),
+        (Calls(ISOLATED | BAD), {"acme/a", "acme/b"}, True, "is not a supported pattern, so bundles of acme/a, acme/b"),
         # It may rule all namespaces that no earlier one rules.
         (Calls(ISOLATED | BAD_NAMESPACES), {"acme/a", "acme/b"}, True, "policy 'bad': namespaces: '('"),
         (Calls(BAD_NAMESPACES | ISOLATED), {"vip/x", "acme/a", "acme/b"}, False, "policy 'bad': namespaces: '('"),
@@ -241,7 +241,7 @@ BAD_NAMESPACES = {"bad": {"namespaces": ["("], "primary": ["none"]}}
 def test_unreadable_policy_alone_is_unknown(calls, unknown, readable, said):
     found = read(calls, reads_failure_domains=True)
     assert found.unknown.keys() == unknown
-    assert set(found.kind_by_namespace(unknown).values()) == {"unknown"}
+    assert set(found.policy_kind_by_namespace(unknown).values()) == {"unknown"}
     assert found.readable is readable
     assert said in found.problem
     if "vip" in calls.policies and "isolation" not in calls.failing:

@@ -15,7 +15,7 @@ from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_simulator.brokers import BrokerSpec
 from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.load import NO_NOISE, Traffic
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import serve
 from pulsar_simulator.topology import Namespace, Topology, topic_hash
 
 
@@ -64,7 +64,7 @@ def served():
     topology = Topology([Namespace("acme/one", 2, topics_per_bundle=3), Namespace("acme/two", 2)])
     counts = np.ones(4, dtype=np.int64)
     brokers = [BrokerSpec(f"127.0.0.1:{port}") for port in (1, 2)]
-    with running(Cluster(ClusterSpec(brokers, topology, traffic, np.array([0, 1, 1, 1]), counts, counts))) as made:
+    with serve(Cluster(ClusterSpec(brokers, topology, traffic, np.array([0, 1, 1, 1]), counts, counts))) as made:
         yield made
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_rebalancer.command.__main__ import main
-from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, Ages, judge_ages, read_ages
+from pulsar_rebalancer.command.check_age import CRITICAL, OK, WARNING, RunAges, read_ages, status_code
 from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -59,7 +59,7 @@ def asked(storage: ClusterStorage, limit: str) -> list[str]:
     ],
 )
 def test_the_exit_code_follows_the_ages(outcome, decision, code):
-    assert judge_ages(Ages(outcome, decision), 180) == code
+    assert status_code(RunAges(outcome, decision), 180) == code
 
 
 def test_the_last_run_may_be_under_way(storage):

@@ -22,7 +22,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster, ClusterSpec
 from pulsar_simulator.faults import FaultKind
-from pulsar_simulator.serve import RunningCluster, running
+from pulsar_simulator.serve import RunningCluster, serve
 from pulsar_simulator.timeline import ManualClock
 
 
@@ -41,7 +41,7 @@ def served(spec: ClusterSpec, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runni
     clock = Now()
     cluster = Cluster(spec, clock)
     clock.advance(300)
-    with running(cluster) as face:
+    with serve(cluster) as face:
         monkeypatch.setenv("PULSAR_TOKEN", face.token)
         yield face
 
@@ -82,7 +82,7 @@ def test_samples_over_time_count_hits_until_bundles_would_move(served, capsys, m
     assert hits[:2] == [1, 2]
     assert moves[0] == 0 < moves[1]
     assert main(["inspect", served.urls[0], "--for", "1m"]) == FINE
-    assert "2 low hits, 2 high hits; move" in capsys.readouterr().out
+    assert "2 low hits, 2 high hits; would move" in capsys.readouterr().out
 
 
 def test_only_gets_are_sent(served, capsys, monkeypatch):
@@ -101,7 +101,7 @@ def test_the_text_names_every_broker_and_the_result(served, capsys):
     assert main(["inspect", served.urls[0]]) == FINE
     said = capsys.readouterr().out
     assert [url for url in served.urls if url.removeprefix("http://") not in said] == []
-    assert "if the load does not change, AvgShedder would: move" in said
+    assert "if the load does not change, AvgShedder would move" in said
     assert said.endswith("no findings\n")
 
 
@@ -192,7 +192,7 @@ class TestSettingsThatHurt:
         assert by_reason["not_recommended"]["fix"].endswith("--config maxUnloadPercentage --value 0.5")
         assert "loadBalancerDistributeBundlesEvenlyEnabled --value false" in by_reason["not_recommended"]["fix"]
         assert "persistent://" in by_reason["no_position"]["evidence"]
-        assert "3 bundles for 8 brokers and" in by_reason["few_bundles"]["evidence"]
+        assert "3 bundles for 8 brokers, " in by_reason["few_bundles"]["evidence"]
         assert "pulsar-admin namespaces split-bundle acme/" in by_reason["few_bundles"]["fix"]
         assert "version 2.11.4" in by_reason["old_broker"]["evidence"]
         assert seen["configured"]["shedder"] == "ThresholdShedder"
@@ -215,9 +215,9 @@ def test_avgshedder_that_does_not_place_is_found():
         "loadBalancerEnabled": "true",
         "loadBalancerSheddingEnabled": "true",
     }
-    pair = advice.class_advice(Runtimes("b:1", {"b:1": runtime}, {}))
+    pair = advice.strategy_class_advice(Runtimes("b:1", {"b:1": runtime}, {}))
     assert [each.evidence for each in pair] == ["shedder AvgShedder, placement LeastLongTermMessageRate"]
-    assert not list(advice.class_advice(Runtimes("b:1", {"b:1": runtime | {PLACEMENT: "a.AvgShedder"}}, {})))
+    assert not list(advice.strategy_class_advice(Runtimes("b:1", {"b:1": runtime | {PLACEMENT: "a.AvgShedder"}}, {})))
 
 
 PLACEMENT = "loadBalancerLoadPlacementStrategy"

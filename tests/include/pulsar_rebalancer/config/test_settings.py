@@ -1,6 +1,6 @@
 import pytest
 
-from pulsar_rebalancer.config.clusters_file import Origin, broker_values, differing_settings, parse_params, resolve
+from pulsar_rebalancer.config.clusters_file import Origin, differing_settings, live_settings, parse_params, resolve
 from pulsar_rebalancer.config.field_types import Mode
 from pulsar_rebalancer.config.pulsar_settings import FIELD_OF_PULSAR_NAME
 from pulsar_rebalancer.config.settings import CAPS, Settings, validate
@@ -116,7 +116,7 @@ def test_misspelt_weight_wins_only_while_the_new_key_has_its_default(new, old, e
     runtime = {"loadBalancerBandwithInResourceWeight": old}
     if new is not None:
         runtime["loadBalancerBandwidthInResourceWeight"] = new
-    assert resolve({}, broker_values(runtime)).settings.bandwidth_in_weight == effective
+    assert resolve({}, live_settings(runtime)).settings.bandwidth_in_weight == effective
 
 
 def test_later_sources_win_and_each_origin_is_kept():

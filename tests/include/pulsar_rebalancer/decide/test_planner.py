@@ -6,7 +6,7 @@ import pytest
 from pulsar_rebalancer.config.field_types import SplitAlgorithm
 from pulsar_rebalancer.config.pulsar_settings import MIB
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.decide.split_algorithms import LoadedBundle, condition_of
+from pulsar_rebalancer.decide.split_algorithms import BundleLoad, split_condition
 from pulsar_rebalancer.decide.split_planning import Cut, SplitInput, find_cut, plan_splits
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.plan import parsed_splits
@@ -22,7 +22,7 @@ TOPICS = tuple(TopicLoad(position, 10.0) for position in (0x10000000, 0x20000000
 
 def loaded(bundle=NAMES[0], **changes):
     values = {"topics": 5, "sessions": 4, "msg_rate": 40000.0, "msg_throughput": 1000.0, "broker": "b:1"}
-    return LoadedBundle(**{"bundle": bundle, **values} | changes)
+    return BundleLoad(**{"bundle": bundle, **values} | changes)
 
 
 def candidate(bundle=NAMES[0], bounds=BOUNDS, topics=TOPICS):
@@ -56,7 +56,7 @@ def reasons(found):
 )
 def test_conditions_are_those_of_pulsar(values, settings, met):
     bundle = loaded(**{"topics": 5, "sessions": 4, "msg_rate": 10.0} | values)
-    assert condition_of(bundle, Settings(**settings)) == met
+    assert split_condition(bundle, Settings(**settings)) == met
 
 
 def test_a_bundle_that_meets_a_condition_is_split():
@@ -64,7 +64,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
     (split,) = parsed_splits(found.split_rows)
     assert (split.bundle, split.positions, split.shares) == (NAMES[0], (0x20000000,), (1 / 3, 2 / 3))
     assert (split.condition, split.unload, split.algorithm) == ("msg_rate", True, "range_equally_divide")
-    assert found.split_bundles == [NAMES[0]]
+    assert found.bundles_to_split == [NAMES[0]]
     assert found.skip_reasons == {}
     assert found.advice_lines == (
         f"{NAMES[0]} on b:1 has 40,000 msg/s, more than 30,000; a split at 0x20000000 would "
@@ -76,7 +76,7 @@ def test_a_bundle_that_meets_a_condition_is_split():
 def test_a_bundle_with_too_many_topics_is_split_however_its_traffic_is_shared():
     of_one_topic = candidate(topics=(TopicLoad(1, 100.0), *TOPICS))
     found = planned([loaded(msg_rate=1.0, topics=1001)], candidates=[of_one_topic])
-    assert found.split_bundles == [NAMES[0]]
+    assert found.bundles_to_split == [NAMES[0]]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_bundles_left_whole_have_a_reason(bundle, known, settings, reason):
     candidates = [] if known is None else [candidate(large.bundle, **known)]
     found = planned([large], settings=settings, candidates=candidates)
     assert reasons(found) == {large.bundle: reason}
-    assert found.split_bundles == []
+    assert found.bundles_to_split == []
     assert found.skip_reasons == {reason: 1}
     assert Reason(reason).meaning in found.advice_lines[0]
 
@@ -118,7 +118,7 @@ def test_caps_leave_the_less_loaded_for_later():
     assert [row["bundle"] for row in found.split_rows] == NAMES[::-1]
     assert [row["reason"] for row in found.split_rows] == ["to_be_split"] * 2 + ["cap_splits"] * 2
     of_run = planned(bundles, settings={"max_splits_per_run": 1})
-    assert of_run.split_bundles == [NAMES[3]]
+    assert of_run.bundles_to_split == [NAMES[3]]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_extensible_load_manager_waits_for_hits_and_splits_so_many_per_broke
     taken, hits, counted = list[list[str]](), dict[str, int](), []
     for _ in range(5):
         found = planned(bundles, settings=limits | caps, extensible=True, hits=hits)
-        taken, hits = [*taken, found.split_bundles], found.hits_by_bundle
+        taken, hits = [*taken, found.bundles_to_split], found.hits_by_bundle
         counted.append(hits.get(NAMES[1]))
     assert taken == [[], [], [], [NAMES[0]], [NAMES[1]]]
     assert hits == {NAMES[0]: 1}

@@ -7,7 +7,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, nam
 
 from pulsar_rebalancer.decide import plan_files, roll_plan
 from pulsar_rebalancer.decide.roll_plan import predict_removal, removal_sample
-from pulsar_rebalancer.decide.rolling import SampleForRoll
+from pulsar_rebalancer.decide.rolling import RollSample
 from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.orders.manual_plans import Drains
@@ -76,16 +76,16 @@ def test_a_waiting_roll_looks_once_in_a_sample_for_room(tmp_path):
     sample = Snapshot(full.take())
     roll = Roll(id="f", order=("a:1",), listed=("a:1", "b:1"), at=NOW, turn_at=NOW)
 
-    found = roll_plan.sample_of_roll(sample, roll, ())
+    found = roll_plan.roll_sample(sample, roll, ())
     assert found.why_no_room.startswith("room for 2 of 4 bundles on brokers with")
     known = roll.model_copy(update={"seen": (found.sampled_at,), "waits": "as said before"})
-    assert roll_plan.sample_of_roll(sample, known, ()).why_no_room == "as said before"
-    assert roll_plan.sample_of_roll(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).why_no_room == ""
+    assert roll_plan.roll_sample(sample, known, ()).why_no_room == "as said before"
+    assert roll_plan.roll_sample(sample, roll.model_copy(update={"phase": Phase.DRAINING}), ()).why_no_room == ""
     gone = roll.model_copy(update={"order": ("c:1",)})
-    assert roll_plan.sample_of_roll(sample, gone, ()).why_no_room == ""
+    assert roll_plan.roll_sample(sample, gone, ()).why_no_room == ""
 
     roomy = Snapshots(tmp_path / "roomy", OWNED)
-    assert roll_plan.sample_of_roll(Snapshot(roomy.take()), roll, ()).why_no_room == ""
+    assert roll_plan.roll_sample(Snapshot(roomy.take()), roll, ()).why_no_room == ""
 
 
 def test_only_what_ever_moves_needs_room_where_policies_allow_it(tmp_path):
@@ -134,7 +134,7 @@ def test_bundle_that_just_left_does_not_come_back(tmp_path, ended, kept):
     snapshots.unloaded, snapshots.ended = {name(0): timedelta(minutes=3)}, ended
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW)
 
-    home = roll_plan.sample_of_roll(Snapshot(snapshots.take()), roll, ()).home_bundles
+    home = roll_plan.roll_sample(Snapshot(snapshots.take()), roll, ()).home_bundles
 
     assert home == tuple(HELD)[0 if kept else 1 :]
 
@@ -147,7 +147,7 @@ SYSTEM = "pulsar/system/0x00000000_0xffffffff"
 ASTRAY: dict[str, Any] = {"destination": "c:1", "outcome": "astray"}
 
 
-def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> SampleForRoll:
+def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) -> RollSample:
     """What a roll sees of the turn of c, whose three bundles are two of `AWAY`, and one that no broker reports."""
     snapshots = Snapshots(tmp_path, owned, **given.pop("settings", {}))
     before = snapshots.take(after=timedelta(minutes=-1))
@@ -163,15 +163,15 @@ def in_phase(phase: Phase, tmp_path: Path, owned: dict[str, Any], **given: Any) 
     bundle = BundleSample("a:1", name(1), msg_throughput=5.0)
     its = CandidateMove.new(bundle, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.TAKEN, destination="b:1")
     read = RunInput.read(run.uri)
-    plan_files.write_run(read, planned(read, [], [its]))
+    plan_files.write_run_plan(read, planned(read, [], [its]))
     for folder, verdict in zip((run, before), verdicts, strict=True):
         if verdict is not None:
             ended = Outcome(plan_id=run.name, cluster="east", airflow_run_id="r", ended_at=NOW, verdict=verdict)
             ended.write(folder)
-    return roll_plan.sample_of_roll(Snapshot(run), roll, ())
+    return roll_plan.roll_sample(Snapshot(run), roll, ())
 
 
-def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> SampleForRoll:
+def returning(tmp_path: Path, owned: dict[str, Any] = AWAY, **given: Any) -> RollSample:
     return in_phase(Phase.RETURNING, tmp_path, owned, **given)
 
 
@@ -189,9 +189,9 @@ def test_a_drain_of_another_turn_says_nothing_of_this_one(tmp_path):
     run = storage.run_folder(in_phase(Phase.DRAINING, tmp_path, AWAY).run)
     assert run is not None
     later = Roll(id="f", order=("c:1",), at=NOW, turn_at=NOW + timedelta(minutes=1), phase=Phase.DRAINING)
-    assert roll_plan.sample_of_roll(Snapshot(run), later, ()).bundles_left is None
+    assert roll_plan.roll_sample(Snapshot(run), later, ()).bundles_left is None
     other = later.model_copy(update={"order": ("b:1",), "turn_at": NOW})
-    assert roll_plan.sample_of_roll(Snapshot(run), other, ()).bundles_left is None
+    assert roll_plan.roll_sample(Snapshot(run), other, ()).bundles_left is None
 
 
 @pytest.mark.parametrize("lost", [{"quarantined": ["b:1"]}, {"owned": {broker: AWAY[broker] for broker in "ac"}}])
@@ -208,12 +208,12 @@ def test_bundles_of_a_lost_broker_do_not_return_to_the_drained_one(tmp_path):
     snapshots.ended = {"source": "a:1", "destination": "b:1", "outcome": "moved", "owner": "b:1"}
     snapshots.ended["plan_id"] = snapshots.take(after=timedelta(minutes=-4)).name
     roll = Roll(id="f", order=("a:1",), at=NOW, turn_at=NOW, sample=begun.name, phase=Phase.DRAINING)
-    home = roll_plan.sample_of_roll(Snapshot(snapshots.take()), roll, ()).home_bundles
+    home = roll_plan.roll_sample(Snapshot(snapshots.take()), roll, ()).home_bundles
     assert sorted(home) == [name(0), name(9)], "c reported the other one when the turn began"
 
     snapshots.ended["plan_id"] = begun.name
     run = Snapshot(snapshots.take(after=timedelta(seconds=1)))
-    assert roll_plan.sample_of_roll(run, roll, ()).home_bundles == (), "these moved before the turn"
+    assert roll_plan.roll_sample(run, roll, ()).home_bundles == (), "these moved before the turn"
 
 
 @pytest.mark.parametrize(("settings", "moving"), [({"overloaded_threshold": 29}, 0), ({}, 1)], ids=["no room", "room"])

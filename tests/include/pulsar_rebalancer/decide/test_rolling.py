@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_rebalancer.decide.rolling import RollFacts, SampleForRoll, advance, why_unsafe
+from pulsar_rebalancer.decide.rolling import RollFacts, RollSample, advance, why_turn_unsafe
 from pulsar_rebalancer.orders.order import Control, GivenOrder, Order
 from pulsar_rebalancer.orders.roll_document import Phase, Roll, ShownRoll
 
@@ -26,16 +26,16 @@ def run_at(minute: float) -> str:
     return f"run-{minute:06.1f}"
 
 
-def seen(minute: float, **given: Any) -> SampleForRoll:
-    return SampleForRoll(run_at(minute), at(minute), **{"start_times": dict.fromkeys(LISTED, LONG_AGO)} | given)
+def seen(minute: float, **given: Any) -> RollSample:
+    return RollSample(run_at(minute), at(minute), **{"start_times": dict.fromkeys(LISTED, LONG_AGO)} | given)
 
 
-def step(roll: Roll, minute: float, what: SampleForRoll | None = None, **given: Any) -> Roll:
+def step(roll: Roll, minute: float, what: RollSample | None = None, **given: Any) -> Roll:
     up = roll.model_copy(update={"looked_at": at(minute)})  # Airflow, all the time
     return advance(up, RollFacts(now=at(minute), max_wait_minutes=30, sample=what or seen(minute), **given))
 
 
-def restarted(minute: float, broker: str = A, **given: Any) -> SampleForRoll:
+def restarted(minute: float, broker: str = A, **given: Any) -> RollSample:
     return seen(minute, start_times=dict.fromkeys(LISTED, LONG_AGO) | {broker: at(3)}, **given)
 
 
@@ -82,16 +82,16 @@ def test_a_broker_is_drained_restarts_and_gets_its_bundles_back_before_the_next_
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        (seen(1, start_times={A: LONG_AGO, B: LONG_AGO}), "the return of c:1 to the list of active brokers"),
+        (seen(1, start_times={A: LONG_AGO, B: LONG_AGO}), "c:1 to return to the list of active brokers"),
         (seen(1, problems={C: "bad_report_time"}), "c:1 to recover: bad_report_time"),
         (seen(1, drained_brokers=(C,)), "an operator to release c:1"),
         (seen(1, why_no_room="room for 3 of 9 bundles"), "room for 3 of 9 bundles"),
-        (seen(1, start_times={A: None, B: LONG_AGO, C: LONG_AGO}), "a report of the start time of a:1"),
+        (seen(1, start_times={A: None, B: LONG_AGO, C: LONG_AGO}), "a:1 to report its start time"),
         (seen(0), "the next run's sample"),
     ],
     ids=["missing", "unwell", "drained", "no room", "no start time", "old sample"],
 )
-def test_no_broker_goes_while_it_may_not(what: SampleForRoll, why: str) -> None:
+def test_no_broker_goes_while_it_may_not(what: RollSample, why: str) -> None:
     roll = step(new_roll(), 1, what)
 
     assert (roll.phase, roll.waits, roll.roll_drains()) == (Phase.WAITING, why, {})
@@ -131,7 +131,7 @@ def test_no_progress_counts_from_more_than_its_minutes() -> None:
 def test_once_a_window_has_closed_it_finishes_its_broker_and_begins_no_other() -> None:
     assert not new_roll().is_under_way
     roll = drained()
-    assert roll.is_under_way  # so that the window holds it no longer (`in_force.holds_now`)
+    assert roll.is_under_way  # so that the window holds it no longer (`in_force.all_holds`)
     for minute in (4, 5):
         roll = step(roll, minute, restarted(minute))
     roll = step(roll, 6, restarted(6, bundles_left=0))
@@ -153,7 +153,7 @@ def test_a_broker_that_was_asked_for_before_a_pause_may_restart() -> None:
     ],
     ids=["nobody answers", "does not come back", "never ready"],
 )
-def test_a_broker_that_does_not_come_back_stops_the_roll(what: SampleForRoll, stranded: str) -> None:
+def test_a_broker_that_does_not_come_back_stops_the_roll(what: RollSample, stranded: str) -> None:
     roll = step(step(drained(), 3, what), 34, what)
 
     assert (roll.ended, roll.stranded) == ("broker_not_back", stranded)
@@ -245,13 +245,13 @@ def test_a_broker_is_empty_only_if_it_says_so_in_two_samples_in_a_row() -> None:
     assert step(planless, 4, seen(4, bundles_left=0), **short).phase is Phase.RESTARTING
 
     cut_off = emptied(draining, start_times={B: LONG_AGO, C: LONG_AGO})
-    assert (cut_off.phase, cut_off.waits) == (Phase.DRAINING, "the return of a:1 to the list of active brokers")
+    assert (cut_off.phase, cut_off.waits) == (Phase.DRAINING, "a:1 to return to the list of active brokers")
 
 
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ({"start_times": {A: LONG_AGO, B: LONG_AGO}}, "the return of c:1 to the list of active brokers"),
+        ({"start_times": {A: LONG_AGO, B: LONG_AGO}}, "c:1 to return to the list of active brokers"),
         ({"problems": {C: "bad_report_time"}}, "c:1 to recover: bad_report_time"),
         ({"drained_brokers": (C,)}, "an operator to release c:1"),
     ],
@@ -278,10 +278,10 @@ def test_a_broker_that_got_bundles_again_does_not_restart() -> None:
 
 def test_the_users_own_dag_starts_only_while_the_broker_itself_is_seen() -> None:
     roll = drained()
-    assert why_unsafe(roll, seen(3)) == ""
+    assert why_turn_unsafe(roll, seen(3)) == ""
     gone = seen(3, start_times={B: LONG_AGO, C: LONG_AGO})
-    assert why_unsafe(roll, gone) == "the return of a:1 to the list of active brokers"
-    assert step(roll, 3, gone, restart_state="").waits == why_unsafe(roll, gone)
+    assert why_turn_unsafe(roll, gone) == "a:1 to return to the list of active brokers"
+    assert step(roll, 3, gone, restart_state="").waits == why_turn_unsafe(roll, gone)
     assert step(roll, 3, gone).may_restart, "people may have begun to restart it"
 
 
@@ -363,7 +363,7 @@ def test_a_skip_waits_for_the_end_of_the_dag_that_restarts_the_broker() -> None:
 
     roll = step(drained(), 4, skip_order=skip, restart_state="running")
     assert (roll.phase, list(roll.roll_drains())) == (Phase.RESTARTING, [A]), "it would restart with bundles on it"
-    assert roll.waits == "the end of the DAG that restarts a:1, to skip the broker"
+    assert roll.waits == "the end of the DAG that restarts a:1 before the broker is skipped"
 
     for ended in ("success", "failed"):
         skipped = step(roll, 5, skip_order=skip, restart_state=ended)

@@ -51,7 +51,7 @@ def test_bundles_are_those_of_the_rows_and_means_are_waited_for_last(tmp_path):
     for announced in (None, names[1:3]):
         bundles = RunBundles(run, waited)
         if announced:
-            bundles.request_brokers(announced)
+            bundles.announce_brokers(announced)
         assert sum(held.total() for held in bundles.bundle_counts().values()) == len(rows)
         assert not asked
         for name in announced or names:

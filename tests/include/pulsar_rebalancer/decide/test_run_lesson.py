@@ -10,15 +10,15 @@ import pytest
 from tests.spark_apps.pulsar_rebalancer_spark import runs
 
 from pulsar_rebalancer.decide.run_input import RunInput
-from pulsar_rebalancer.decide.run_plan import RunLearning, learning_of
+from pulsar_rebalancer.decide.run_plan import RunLearning, learn_from_run
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.tables import BUNDLE_COSTS, COSTS, RATES, TRAFFIC
 from pulsar_rebalancer.state import (
     BundleSplit,
     DecisionState,
-    Learned,
     LearnedBroker,
+    LearnedValues,
     MovesState,
     ShedderState,
     StrategyState,
@@ -56,7 +56,7 @@ def given(root, bundles, costs, before, counted_at=None, silent=0, **more):
         means="means-1-before.parquet", strategy="GainShedder", strategy_state=kept, counted_at=counted_at
     )
     run = RunInput.read(runs.make(root, content, state=state, strategy="GainShedder", **more).uri)
-    (run.state_folder / state.costs).write_table(pa.Table.from_pylist(costs, schema=BUNDLE_COSTS))
+    (run.state_folder / state.costs_file).write_table(pa.Table.from_pylist(costs, schema=BUNDLE_COSTS))
     return run
 
 
@@ -98,9 +98,9 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     moved = Unload(at=runs.NOW, plan_id="p", source="b1", destination="b3", outcome=Reason.MOVED)
     moves = MovesState(splits={SPLIT: split}, unloads={SPLIT: moved})
     more: dict[str, Any] = {"validation": Validation(findings=findings), "moves": moves}
-    before = Learned(samples=30, points=0.01)
+    before = LearnedValues(samples=30, points=0.01)
     run = given(tmp_path, bundles, costs, before, **more)
-    found = learning_of(run)
+    found = learn_from_run(run)
     sums, of = found.learning_result.sums, expected
     hour, quick, *_, cost, _, _ = KNOWN["c"]
     assert set(sums) == {"b1", "b2", "b3"}
@@ -121,15 +121,15 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
     assert run.new_costs_file.read_table() == found.bundle_costs
 
     # Costs of another bottleneck mean nothing.
-    fresh = learning_of(given(tmp_path / "fresh", bundles, costs, Learned(), **more)).learning_result.sums
+    fresh = learn_from_run(given(tmp_path / "fresh", bundles, costs, LearnedValues(), **more)).learning_result.sums
     assert fresh["b1"] == added(of(200), of(1000), of(400))
     assert fresh["b2"] == added(of(0))
     # Nothing is known without the file, not even what was learned about the cluster.
     (run.state_folder / "costs-1-before.parquet").delete()
     lost = RunInput.read(run.folder.uri)
-    assert lost.learned is not None
-    assert (lost.learned.samples, lost.learned.points) == (0, 0.0)
-    assert learning_of(lost).learning_result.sums == {
+    assert lost.learned_values is not None
+    assert (lost.learned_values.samples, lost.learned_values.points) == (0, 0.0)
+    assert learn_from_run(lost).learning_result.sums == {
         "b1": added(of(200), of(1000), of(400)),
         "b2": added(of(0)),
         "b3": added(of(100), of(100)),
@@ -137,19 +137,19 @@ def test_bundles_count_once_with_their_known_costs(tmp_path):
 
 
 def test_a_strategy_that_does_not_learn_reads_nothing(tmp_path):
-    run = given(tmp_path, [], [], Learned())
+    run = given(tmp_path, [], [], LearnedValues())
     usual = replace(run, folder=runs.make(tmp_path, runs.tables("east", 3, 1)))
     (usual.folder / "input" / "bundles.parquet").delete()
-    assert learning_of(usual) == RunLearning()
+    assert learn_from_run(usual) == RunLearning()
 
 
 def test_costs_of_a_silent_broker_last_until_the_next_complete_sample(tmp_path):
     costs = [known(f"t/n/{name}", values) for name, values in KNOWN.items()]
     broker = "broker-00000.pulsar:8080"
-    before = Learned(samples=30, points=0.01, brokers={broker: LearnedBroker(30, residual=7.0)})
+    before = LearnedValues(samples=30, points=0.01, brokers={broker: LearnedBroker(30, residual=7.0)})
     for silent, kept in ((1, "abcd"), (0, "ab")):
         run = given(tmp_path, [reported("b2", f"t/n/{name}", 100.0) for name in "ab"], costs, before, silent=silent)
-        found = learning_of(run)
+        found = learn_from_run(run)
         rows = {row.pop("bundle"): row for row in found.bundle_costs.to_pylist()}
         assert list(rows) == [f"t/n/{name}" for name in kept]
         assert all(tuple(rows[f"t/n/{name}"].values()) == KNOWN[name] for name in kept[2:])
@@ -173,7 +173,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
     bundles = [reported(broker, "t/n/a", RATE["a"], len(reporting)) for broker in reporting]
     bundles.append(reported("b1", "t/n/b", RATE["b"]))
     costs = [known(f"t/n/{name}", KNOWN[name]) for name in "ab"]
-    before = Learned(samples=30, points=0.01)
+    before = LearnedValues(samples=30, points=0.01)
     # Validation refuses a bundle that two brokers report.
     findings = tuple(Finding(reason=Reason.TWO_OWNERS, subject="t/n/a") for _ in reporting[1:])
     for minutes in (3, 5):
@@ -181,7 +181,7 @@ def test_a_bundle_that_moved_counts_once_and_at_its_destination(tmp_path, source
         ends: dict[str, Any] = {"plan_id": "p", "source": source, "destination": destination}
         moves = MovesState(unloads={"t/n/a": Unload(at=at, **ends, outcome=Reason.MOVED)})
         run = given(tmp_path, bundles, costs, before, moves=moves, validation=Validation(findings=findings))
-        found = learning_of(run)
+        found = learn_from_run(run)
         after = {row.pop("bundle"): tuple(row.values()) for row in found.bundle_costs.to_pylist()}
         hour, quick, *_, cost, _, _ = KNOWN["a"]
         unseen = BundleSums(cost * quick, 0.0, 0.0, cost * quick, cost * hour)
@@ -203,12 +203,12 @@ def test_bundles_with_low_rates_teach_as_in_a_replay(tmp_path):
     bundles = [reported("b1", name, 5.5) for name in names]
     busy = reported("b2", "t/n/busy", 1e5)
     for others in ([], [busy]):
-        sums = learning_of(given(tmp_path, [*bundles, *others], costs, Learned(30, 0.5))).learning_result.sums
+        sums = learn_from_run(given(tmp_path, [*bundles, *others], costs, LearnedValues(30, 0.5))).learning_result.sums
         assert sums["b1"].doubt_sum == pytest.approx(100 * 0.25 * 1.0**2)
 
 
 def test_a_new_bundle_starts_with_the_mean_of_its_own_samples(tmp_path):
     costs = [known("t/n/a", (300.0, 300.0, 300.0, 300.0, 1.0, 0.25, 1.0))]
-    run = given(tmp_path, [reported("b1", "t/n/a", 50.0)], costs, Learned(samples=1000, points=0.01))
-    (after,) = learning_of(run).bundle_costs.to_pylist()
+    run = given(tmp_path, [reported("b1", "t/n/a", 50.0)], costs, LearnedValues(samples=1000, points=0.01))
+    (after,) = learn_from_run(run).bundle_costs.to_pylist()
     assert [after[name] for name in (*RATES, "samples")] == [200, 200, 200, 250, 2]

@@ -9,7 +9,7 @@ from tests.include.pulsar_rebalancer.decide.snapshots import NOW, Snapshots, fat
 from pulsar_rebalancer.decide import plan_files
 from pulsar_rebalancer.decide.planning import Plan
 from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
-from pulsar_rebalancer.decide.run_plan import learning_of, plan_run
+from pulsar_rebalancer.decide.run_plan import learn_from_run, plan_run
 from pulsar_rebalancer.isolation import Policies
 from pulsar_rebalancer.names import namespace_of
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
@@ -17,12 +17,12 @@ from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import bundle_columns
 from pulsar_rebalancer.run.bundle_columns import BundleSample
-from pulsar_rebalancer.run.plan import Summary, read_decisions, read_splits, read_state, verified_actions
-from pulsar_rebalancer.run.snapshot import Candidate, Candidates
+from pulsar_rebalancer.run.plan import Summary, read_decisions, read_plan_state, read_splits, verified_actions
+from pulsar_rebalancer.run.snapshot import Candidate, SplitCandidates
 from pulsar_rebalancer.run.tables import BROKERS, BUNDLES, MEANS, Measure, table
 from pulsar_rebalancer.state import DecisionState, HitCount
 from pulsar_rebalancer.strategies.sample import CandidateMove, Decision
-from pulsar_rebalancer.strategies.shedders.registry import left_out_of
+from pulsar_rebalancer.strategies.shedders.registry import run_left_out_reasons
 
 
 def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path):
@@ -30,12 +30,12 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path):
     drains = Drains(brokers={"a:1": Drain(at=NOW, by="ada", reason="new disks")})
     folder = snapshots.take(drains=drains.model_dump(mode="json"))
     run = RunInput.read(folder.uri)
-    assert left_out_of(run) == {"a:1": Reason.DRAINING}
+    assert run_left_out_reasons(run) == {"a:1": Reason.DRAINING}
     stays = BundleSample("b:1", name(4), msg_throughput=10.0)
     passed_over = CandidateMove.new(stays, pair=0, rank=0, measure=Measure.THROUGHPUT, reason=Reason.OVER_REMAINING)
     left_out = Decision("a:1", Reason.DRAINING, source_high=3, source_low=5)
     pair = Decision("b:1", Reason.BALANCED, 0, destination="c:1", source_score=30.0, destination_score=10.0)
-    summary = plan_files.write_run(run, planned(run, [left_out, pair], [passed_over]))
+    summary = plan_files.write_run_plan(run, planned(run, [left_out, pair], [passed_over]))
 
     moves = verified_actions(folder, summary)[0]
     found = fates(folder)
@@ -48,7 +48,7 @@ def test_a_plan_with_a_drain_is_one_plan_with_one_hash(tmp_path):
     # The range tells how even the others are: the drained one goes to zero on purpose.
     assert (summary.brokers, summary.score_min, summary.score_max) == (2, 10.0, 30.0)
     assert summary.predicted_min is not None
-    assert "Drained: a:1, 2 bundles to move" in summary.sentence
+    assert "Drained brokers: a:1 (2 bundles to move)" in summary.sentence
     hits = (folder / "plan" / "state.json").read_json()["hits"]
     assert hits == {"a:1": [3, 5]}  # frozen, as those of every broker that is left out
 
@@ -61,10 +61,10 @@ def test_a_bundle_that_a_run_splits_does_not_fill_a_new_broker_in_that_run(tmp_p
     snapshots = Snapshots(tmp_path, owned, fill_new_brokers=True, **splits)
     snapshots.started, snapshots.topics = {"c:1": timedelta(minutes=5)}, {large: 9}
     folder = snapshots.take()
-    Candidates(bundles=(Candidate(bundle=large, bounds=(0, 0x40000000, 0xFFFFFFFF)),)).write(folder)
+    SplitCandidates(bundles=(Candidate(bundle=large, bounds=(0, 0x40000000, 0xFFFFFFFF)),)).write(folder)
     run = RunInput.read(folder.uri)
 
-    plan_files.write_run(run, planned(run))
+    plan_files.write_run_plan(run, planned(run))
 
     moved, split = fates(folder), [each.bundle for each in read_splits(folder)]
     assert (large in moved, split) == ((False, [large]) if split_mode == "auto" else (True, []))
@@ -84,7 +84,7 @@ def test_a_pair_moves_what_the_colder_broker_lacks_once_a_drain_is_served(tmp_pa
     run.new_means_file.write_table(table(bundle_columns.update_means(rows, []), MEANS))
 
     decided = plan_run(run, RunBundles(run, lambda: run.new_means_file))
-    summary = plan_files.write_run(run, decided)
+    summary = plan_files.write_run_plan(run, decided)
 
     moved = dict.fromkeys(("a:1", "b:1"), 0.0)
     for move in verified_actions(folder, summary)[0]:
@@ -110,7 +110,7 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
     (folder / "input" / "bundles.parquet").write_table(table(rows, BUNDLES))
     run.new_means_file.write_table(table(bundle_columns.update_means(rows, []), MEANS))
 
-    summary = plan_files.write_run(run, learned_and_decided(run))
+    summary = plan_files.write_run_plan(run, learned_and_decided(run))
     moves = verified_actions(folder, summary)[0]
     assert Counter(move.source for move in moves) == {"a:1": 2, "b:1": 2}
     assert not {move.destination for move in moves} - {"c:1", "d:1"}
@@ -119,11 +119,11 @@ def test_gain_shedder_moves_what_a_drain_a_group_and_a_cap_leave(tmp_path):
     assert (waits, moved[1:]) == (Reason.ANTI_AFFINITY, ":1")
     assert Reason.CAP_RUN in found.values()
     (decision,) = (each for each in read_decisions(folder) if each["pair"] == 0)
-    assert ": loads go from " in str(decision["explanation"])
+    assert "; points from the mean: " in str(decision["explanation"])
 
 
 def learned_and_decided(run: RunInput) -> Plan:
-    learned = learning_of(run)
+    learned = learn_from_run(run)
     return plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned)
 
 
@@ -173,7 +173,7 @@ def written(tmp_path: Path, decisions: list[Decision], **params: Any) -> tuple[R
     snapshots = Snapshots(tmp_path, {"a": {name(1): 20.0}, "b": {name(4): 10.0}})
     snapshots.state = BEFORE
     run = RunInput.read(snapshots.take(params=params).uri)
-    return run, plan_files.write_run(run, planned(run, decisions, sentence="two pairs"))
+    return run, plan_files.write_run_plan(run, planned(run, decisions, sentence="two pairs"))
 
 
 def test_a_summary_counts_the_pairs_and_their_hits(tmp_path):
@@ -224,8 +224,8 @@ def filled(
     run = RunInput.read(folder.uri)
     hits: Any = {"source_high": 1, "source_low": 4, "destination_high": 1, "destination_low": 4}
     decisions = [pair(0, "a:1", "c:1", (60.0, 0.0), **hits), Decision("b:1", Reason.NO_PARTNER, 1, source_high=1)]
-    summary = plan_files.write_run(run, planned(run, decisions, strategy, "one pair"))
-    return summary, fates(folder), read_state(folder)
+    summary = plan_files.write_run_plan(run, planned(run, decisions, strategy, "one pair"))
+    return summary, fates(folder), read_plan_state(folder)
 
 
 def test_a_new_broker_is_filled_without_being_asked(tmp_path):
@@ -233,7 +233,7 @@ def test_a_new_broker_is_filled_without_being_asked(tmp_path):
 
     assert found == {name(5): "c:1", name(4): "c:1", name(3): "c:1"}  # of the hottest, up to the mean
     assert (summary.predicted_min, summary.predicted_max) == pytest.approx((30.0, 30.0))
-    assert summary.sentence == "one pair. New: c:1, filled"
+    assert summary.sentence == "one pair. New brokers get bundles: c:1"
     assert summary.reasons[Reason.FILL] == 1
     assert state.hits == {"b:1": HitCount(1, 0)}, "the brokers of the moves collect hits again"
 

@@ -127,7 +127,7 @@ def test_an_excluded_bundle_stays_for_every_source(tmp_path, source):
     run.new_means_file.write_table(table(bundle_columns.update_means(run.read_table("bundles").to_pylist(), []), MEANS))
 
     made = plan_run(run, RunBundles(run, lambda: run.new_means_file)) if source == "strategy" else planned(run)
-    plan_files.write_run(run, made)
+    plan_files.write_run_plan(run, made)
 
     found = fates(run.folder)
     assert found.pop(name(1), "bundle_excluded") == "bundle_excluded"

@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import BreakerRules, Settings
 from pulsar_rebalancer.orders.breaker import Breaker, Tally, advance_breaker
-from pulsar_rebalancer.orders.in_force import holds_now
+from pulsar_rebalancer.orders.in_force import all_holds
 from pulsar_rebalancer.orders.order import Control, GivenOrder, OrdersInForce
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -18,7 +18,7 @@ CALM = Tally(bad_broker_count=0, failed_moves=0, has_moved=False, range_before_m
     [
         ({"bad_brokers": 2}, CALM._replace(bad_broker_count=2), "validation left out 2 faulty brokers in one run"),
         ({"bad_brokers": 2}, CALM._replace(bad_broker_count=1), ""),
-        ({"failed_moves": 3}, CALM._replace(failed_moves=3), "3 moves of a run failed or reached another broker"),
+        ({"failed_moves": 3}, CALM._replace(failed_moves=3), "3 moves of a run failed or landed on the wrong broker"),
         ({"failed_moves": 3}, CALM._replace(failed_moves=2), ""),
         ({"worse_rounds": 1}, CALM._replace(bad_broker_count=9, failed_moves=9), ""),
     ],
@@ -83,7 +83,7 @@ def test_breaker_closes_after_its_time_or_by_hand(minutes: int, closed_by_hand: 
         control = control.with_order(GivenOrder(action="close_breaker", at=at, by="ada", reason="mended"))
     orders = OrdersInForce.build(Breaker(opened_at=NOW, why="x"), control)
 
-    found = holds_now(given, orders, NOW + minutes * MINUTE)
+    found = all_holds(given, orders, NOW + minutes * MINUTE)
 
     assert found == ([("breaker_open", "until 2026-11-22 13:00 UTC: x")] if is_open else [])
 

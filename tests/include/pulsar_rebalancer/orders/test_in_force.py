@@ -5,7 +5,7 @@ import pytest
 
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.in_force import buttons, holds_now
+from pulsar_rebalancer.orders.in_force import all_holds, buttons
 from pulsar_rebalancer.orders.order import Control, GivenOrder, JudgedRun, OrdersInForce, Situation
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.storage.documents import ClusterStorage
@@ -44,7 +44,7 @@ def in_file(hours: float) -> dict[str, Any]:
     ],
 )
 def test_a_pause_holds_until_its_end(file: dict[str, Any], orders: OrdersInForce, detail: str | None) -> None:
-    found = holds_now(settings(**file), orders, NOW)
+    found = all_holds(settings(**file), orders, NOW)
 
     assert found == ([("paused", detail)] if detail else [])
 
@@ -67,13 +67,13 @@ def test_the_first_run_after_the_order_is_skipped(
 ) -> None:
     sample = JudgedRun(collected, run(previous) if previous else "")
 
-    found = holds_now(settings(), ordered("skip"), NOW, sample)
+    found = all_holds(settings(), ordered("skip"), NOW, sample)
 
     assert found == ([("skipped", "by ada: new disks")] if skipped else [])
 
 
 def test_a_lost_state_closes() -> None:
-    assert holds_now(settings(), OrdersInForce(lost_text="drains: missing"), NOW) == [("state_lost", "drains: missing")]
+    assert all_holds(settings(), OrdersInForce(lost_text="drains: missing"), NOW) == [("state_lost", "drains: missing")]
 
 
 def test_a_rolling_restart_finishes_its_broker_when_the_window_closes_but_not_in_a_blackout() -> None:
@@ -81,7 +81,7 @@ def test_a_rolling_restart_finishes_its_broker_when_the_window_closes_but_not_in
 
     def found(rolling: bool, **given: Any) -> list[str]:
         roll = Roll(id="f", order=("b:1",), phase=Phase.DRAINING if rolling else Phase.WAITING)
-        return [closed.reason for closed in holds_now(settings(**given), OrdersInForce.build(roll), NOW)]
+        return [closed.reason for closed in all_holds(settings(**given), OrdersInForce.build(roll), NOW)]
 
     assert found(False, maintenance_windows=[window]) == ["outside_window"]
     assert found(True, maintenance_windows=[window]) == []

@@ -7,7 +7,7 @@ import pytest
 from pulsar_rebalancer.config.clusters_file import Origin
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.breaker import Breaker
-from pulsar_rebalancer.orders.in_force import holds_now, orders_sentence
+from pulsar_rebalancer.orders.in_force import all_holds, orders_sentence
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Drain, Drains, Question
 from pulsar_rebalancer.orders.order import Control, GivenOrder, JudgedRun, OrdersInForce
 from pulsar_rebalancer.orders.roll_document import Roll
@@ -24,7 +24,7 @@ def ordered(action: str, **given: Any) -> Control:
 
 
 BREAKER = {"breaker": {"failed_moves": 2}}
-OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="3 moves of a run failed or reached another broker")
+OPENED = Breaker(opened_at=NOW - 1.5 * HOUR / 2, why="3 moves of a run failed or landed on the wrong broker")
 AT = NOW - HOUR / 2
 WAITS = Question(plan_id="p", what="move 4 bundles", at=AT, run_id="ask__p")
 REJECTED = Answers(plans={"p": Answer(question=WAITS, at=AT, by="bob", reason="too many")})
@@ -40,7 +40,7 @@ WINDOW = {"cron": "0 13 * * *", "minutes": 60}
 def said(given: dict[str, Any], documents: tuple[StateDocument, ...] = (), **told: Any) -> str:
     settings = Settings.model_validate({"mode": "auto"} | given)
     orders = replace(OrdersInForce.build(*documents), **told)
-    closed = holds_now(settings, orders, NOW, JudgedRun(NOW))
+    closed = all_holds(settings, orders, NOW, JudgedRun(NOW))
     return orders_sentence(settings, closed, orders, NOW)
 
 

@@ -10,7 +10,7 @@ from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_simulator import scenario
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.faults import FaultKind
-from pulsar_simulator.serve import RunningCluster, running
+from pulsar_simulator.serve import RunningCluster, serve
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ class Scene:
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     cluster = Cluster(scenario.spec(brokers=3, bundles=12))
     cluster.clock.advance(300)
-    with running(cluster) as served:
+    with serve(cluster) as served:
         yield Scene(served, request.param)
 
 

@@ -71,11 +71,11 @@ def test_coverage_says_what_part_it_is(tmp_path: Path) -> None:
     coverage = recorded(tmp_path, dict.fromkeys((0, 1, 2, 12, 20), RUN)).coverage
     assert (coverage.samples, coverage.expected, coverage.gaps, coverage.longest_gap_minutes) == (5, 20, 2, 10)
     assert coverage.sentence.startswith(
-        "5 of 20 samples (25.0%), from 2026-03-20 12:00 to 2026-03-20 12:20 UTC, 2 gaps, "
+        "5 of 20 samples (25.0%) from 2026-03-20 12:00 to 2026-03-20 12:20 UTC; 2 gaps ("
     )
     once = coverage.model_copy(update={"gaps": 1, "samples": 1, "expected": 1, "repeated": 1000})
     assert once.sentence.startswith("1 of 1 sample (")
-    assert ", 1 gap, the longest 10 minutes, excluding 1,000 samples with" in once.sentence
+    assert "; 1 gap (longest: 10 minutes); excluding 1,000 samples with" in once.sentence
 
 
 def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_run_that_cannot_be_read_is_named_and_passed_over(tmp_path: Path) -> N
     said = "\n".join(sorted(recording.coverage.unreadable))
     for words in (
         f"{broken.uri}/input/bundles.parquet",
-        f"{file.uri}: column msg_rate_in holds string, row 2: 'many'",
+        f"{file.uri}: column msg_rate_in holds string, not double (row 2: 'many')",
         "version 99",
         f"{unruled.uri}: input/policies.json is missing",
     ):

@@ -16,6 +16,6 @@ def test_several_moves_are_summed_up() -> None:
         moves=24, unknown=2, not_back=1, median_seconds=10.5, p95_seconds=19, longest_seconds=20, errors=1
     )
     assert found.sentence == (
-        "clients were back after a median of 10.5 s, at most 20.0 s; after 1 of 24 moves, some clients had not "
+        "clients were away for a median of 10.5 s and at most 20.0 s; after 1 of 24 moves, some clients had not "
         "reconnected; for 2 of 24 moves, clients could not be counted; 1 topic returned an error"
     )

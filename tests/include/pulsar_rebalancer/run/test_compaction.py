@@ -12,7 +12,7 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, rows, st
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run import compacted_tables
-from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, Draft, complete_runs, table_file
+from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, TableDraft, compacted_runs, table_file
 from pulsar_rebalancer.run.compaction import RunFolder, compact, days_before
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
@@ -53,7 +53,7 @@ def test_every_row_and_every_document_of_a_day_is_kept(storage):
     assert [(path, json.loads(text)[0]["reason"]) for path, text in entry["documents"]] == [
         ("unload/wave-00.json", "moved")
     ]
-    assert complete_runs(storage, YESTERDAY) == {first.name, second.name}
+    assert compacted_runs(storage, YESTERDAY) == {first.name, second.name}
     assert first.exists()
     assert not drafts(storage)
 
@@ -77,31 +77,31 @@ def test_a_crash_between_two_tables_is_mended_by_the_next_attempt(storage, monke
     early = made(storage, 1)
     compact(storage, YESTERDAY, on_disk(storage))
     made(storage, 2, first=5)
-    real, left = Draft.publish, iter(range(published))
+    real, left = TableDraft.publish, iter(range(published))
 
-    def crash(draft: Draft) -> None:
+    def crash(draft: TableDraft) -> None:
         if next(left, None) is None:
             raise KeyboardInterrupt
         real(draft)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Draft, "publish", crash)
+        patched.setattr(TableDraft, "publish", crash)
         with pytest.raises(KeyboardInterrupt):
             compact(storage, YESTERDAY, on_disk(storage))
     # What was there before is whole, and every table can be read.
-    assert {run.name for run in early} == complete_runs(storage, YESTERDAY)
+    assert {run.name for run in early} == compacted_runs(storage, YESTERDAY)
     assert all(table(storage, kind) for kind in TABLE_KINDS)
     assert not drafts(storage)
 
     compact(storage, YESTERDAY, on_disk(storage))
 
-    assert complete_runs(storage, YESTERDAY) == {run.name for run in on_disk(storage)}
+    assert compacted_runs(storage, YESTERDAY) == {run.name for run in on_disk(storage)}
     assert [len(table(storage, kind)) for kind in TABLE_KINDS] == [3, 6, 9, 3, 6, 3, 3]
 
 
 def test_rows_that_are_missing_are_found_before_the_table_takes_its_place(storage, monkeypatch):
     made(storage, 2)
-    monkeypatch.setattr(Draft, "_write_row_group", lambda draft: draft._waiting.clear())
+    monkeypatch.setattr(TableDraft, "_write_row_group", lambda draft: draft._waiting.clear())
 
     with pytest.raises(SnapshotError, match="instead of"):
         compact(storage, YESTERDAY, on_disk(storage))
@@ -117,10 +117,10 @@ def test_rows_lost_from_a_table_make_its_runs_count_as_not_compacted(storage):
     file = table_file(storage, "bundles", YESTERDAY)
     file.write_table(file.read_table().slice(1))
 
-    assert len(complete_runs(storage, YESTERDAY)) == 1
+    assert len(compacted_runs(storage, YESTERDAY)) == 1
 
     compact(storage, YESTERDAY, on_disk(storage))
-    assert len(complete_runs(storage, YESTERDAY)) == 2
+    assert len(compacted_runs(storage, YESTERDAY)) == 2
     assert len(table(storage, "bundles")) == 6
 
 
@@ -163,7 +163,7 @@ def test_a_run_that_cannot_be_taken_does_not_stop_the_others(storage, damage):
 
     assert list(unreadable) == [other.name]
     assert named in unreadable[other.name]
-    assert complete_runs(storage, YESTERDAY) == {sound.name}
+    assert compacted_runs(storage, YESTERDAY) == {sound.name}
     assert len(table(storage, "bundles")) == 3
 
 
@@ -172,13 +172,13 @@ def test_memory_is_bounded_by_a_row_group(storage, monkeypatch):
     for number in range(5):
         stored_run(storage, AT + timedelta(minutes=number), number=number, bundles=700)
     waiting: list[int] = []
-    real = Draft.add_rows
+    real = TableDraft.add_rows
 
-    def note(draft: Draft, rows: pa.Table, run: str | None = None) -> None:
+    def note(draft: TableDraft, rows: pa.Table, run: str | None = None) -> None:
         real(draft, rows, run)
         waiting.append(sum(part.num_rows for part in draft._waiting))
 
-    monkeypatch.setattr(Draft, "add_rows", note)
+    monkeypatch.setattr(TableDraft, "add_rows", note)
     compact(storage, YESTERDAY, on_disk(storage))
 
     assert max(waiting) < 1000

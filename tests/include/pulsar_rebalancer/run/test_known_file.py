@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pulsar_rebalancer.errors import SnapshotError
-from pulsar_rebalancer.run.tables import MEANS, existing_file, table
+from pulsar_rebalancer.run.tables import MEANS, find_state_table, table
 from pulsar_rebalancer.storage.path import StoragePath
 
 NAME = "means-1-0badf00d.parquet"
@@ -39,7 +39,7 @@ WRONG: dict[str, Callable[[StoragePath], None]] = {
 def test_a_table_that_cannot_be_used_counts_as_none(tmp_path, caplog, client_gap):
     folder = StoragePath(str(tmp_path / "state"))
     client_gap(folder / NAME)
-    assert existing_file(folder, NAME, MEANS) is None
+    assert find_state_table(folder, NAME, MEANS) is None
     (warning,) = caplog.messages
     assert f"state/{NAME}" in warning
 
@@ -47,8 +47,8 @@ def test_a_table_that_cannot_be_used_counts_as_none(tmp_path, caplog, client_gap
 def test_known_file_is_used_if_sound(tmp_path, caplog):
     folder = StoragePath(str(tmp_path))
     (folder / NAME).write_table(ROWS)
-    assert existing_file(folder, NAME, MEANS) == folder / NAME
-    assert existing_file(folder, "", MEANS) is None
+    assert find_state_table(folder, NAME, MEANS) == folder / NAME
+    assert find_state_table(folder, "", MEANS) is None
     assert not caplog.messages
 
 
@@ -58,4 +58,4 @@ def test_a_storage_that_refuses_does_not_make_anybody_forget(tmp_path, monkeypat
 
     monkeypatch.setattr(StoragePath, "_parquet_files", refuse)
     with pytest.raises(SnapshotError, match="storage_failed"):
-        existing_file(StoragePath(str(tmp_path)), NAME, MEANS)
+        find_state_table(StoragePath(str(tmp_path)), NAME, MEANS)

@@ -5,8 +5,8 @@ import pytest
 from tests.include.pulsar_rebalancer.run.upkeep_scene import SECRET, aged, all_files, at, upkeep
 from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_run
 
-from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, complete_runs, table_file
-from pulsar_rebalancer.run.retention import Needs
+from pulsar_rebalancer.run.compacted_tables import TABLE_KINDS, compacted_runs, table_file
+from pulsar_rebalancer.run.retention import NeededData
 from pulsar_rebalancer.storage.path import StoragePath
 
 # compaction
@@ -18,10 +18,10 @@ def test_days_that_are_over_become_tables_and_their_folders_go(storage):
 
     report = upkeep(storage)
 
-    assert storage.runs.names() == [f"date={NOW.date()}"]
+    assert storage.runs.entry_names() == [f"date={NOW.date()}"]
     assert today.exists()
     for day, runs in days.items():
-        assert complete_runs(storage, day) == {run.name for run in runs}
+        assert compacted_runs(storage, day) == {run.name for run in runs}
     assert [(step.action, step.what, step.runs) for step in report.steps] == [
         ("compact", str(day), 2) for day in sorted(days)
     ]
@@ -65,7 +65,7 @@ def test_without_compaction_runs_go_by_age(storage):
 
     assert not old.exists()
     assert kept.exists()
-    assert storage.runs.names() == [f"date={at(14).date()}"]
+    assert storage.runs.entry_names() == [f"date={at(14).date()}"]
     assert [(step.action, step.runs) for step in report.steps] == [("remove runs", 1)]
 
 
@@ -108,9 +108,9 @@ def test_state_files_that_nothing_points_to_go(storage):
     load_data = aged(state / "load-data.json", 2000)
     client_gap = aged(state / "bundle-client-gaps.json", 2000)
 
-    report = upkeep(storage, Needs(frozenset(), frozenset(kept)))
+    report = upkeep(storage, NeededData(frozenset(), frozenset(kept)))
 
-    assert set(state.names()) == kept | {each.name for each in (under_way, export, change, load_data, client_gap)}
+    assert set(state.entry_names()) == kept | {each.name for each in (under_way, export, change, load_data, client_gap)}
     assert not old_export.exists()
     assert {step.what: step.files for step in report.steps} == {"means": 3, "drafts": 1, "exports": 1}
     assert not report.why_left
@@ -133,12 +133,12 @@ def test_a_crash_while_deleting_leaves_all_readable_and_is_finished_later(storag
         patched.setattr(Path, "unlink", crash)
         with pytest.raises(KeyboardInterrupt):
             upkeep(storage)
-    assert complete_runs(storage, YESTERDAY) == runs  # written, checked and readable before the first file went
+    assert compacted_runs(storage, YESTERDAY) == runs  # written, checked and readable before the first file went
 
     upkeep(storage)
 
-    assert storage.runs.names() == []
-    assert complete_runs(storage, YESTERDAY) == runs
+    assert storage.runs.entry_names() == []
+    assert compacted_runs(storage, YESTERDAY) == runs
     assert table_file(storage, "bundles", YESTERDAY).read_table().num_rows == 9
 
 
@@ -173,7 +173,7 @@ def test_object_stores_are_kept_up_in_the_same_way(storage, monkeypatch):
 
     assert planned.steps == report.steps
     assert [step.action for step in report.steps] == ["remove runs", "compact", "remove history", "remove state files"]
-    assert complete_runs(storage, at(20).date()) == old
+    assert compacted_runs(storage, at(20).date()) == old
     left = {path for path in all_files(storage) if not path.startswith("history/")}
     assert left == {f"runs/date={at(21).date()}/{foreign.name}/Notes.txt"}
 
@@ -192,5 +192,5 @@ def test_replays_go_with_the_days_of_retention(storage):
     report = upkeep(storage)
 
     assert [(step.action, step.what, step.files) for step in report.steps] == [("remove replays", old.name, 2)]
-    assert storage.replays.names() == [young.name, "notes.txt"]
+    assert storage.replays.entry_names() == [young.name, "notes.txt"]
     assert "replays/notes.txt" in report.why_left

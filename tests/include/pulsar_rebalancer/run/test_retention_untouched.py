@@ -10,8 +10,8 @@ from tests.include.pulsar_rebalancer.run_folders import NOW, YESTERDAY, stored_r
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.errors import SnapshotError
 from pulsar_rebalancer.run import retention
-from pulsar_rebalancer.run.compacted_tables import complete_runs
-from pulsar_rebalancer.run.retention import Needs, maintain
+from pulsar_rebalancer.run.compacted_tables import compacted_runs
+from pulsar_rebalancer.run.retention import NeededData, maintain_storage
 from pulsar_rebalancer.storage import path
 from pulsar_rebalancer.storage.path import StoragePath
 
@@ -35,16 +35,16 @@ def test_a_run_under_way_over_midnight_is_left_and_joins_later(storage):
     assert late.exists()
     assert not ended.exists()
     assert "no outcome yet" in report.why_left[f"runs/date={YESTERDAY}/{late.name}"]
-    maintain(storage, Settings(), NOTHING, NOW + timedelta(days=1), dry_run=False)
+    maintain_storage(storage, Settings(), NOTHING, NOW + timedelta(days=1), dry_run=False)
     assert not late.exists()
-    assert complete_runs(storage, YESTERDAY) == {late.name, ended.name}
+    assert compacted_runs(storage, YESTERDAY) == {late.name, ended.name}
 
 
 def test_the_run_of_the_plan_in_the_state_is_never_touched(storage):
     held, other = stored_run(storage, at(30)), stored_run(storage, at(30))
     before = {path: data for path, data in all_files(storage).items() if held.name in path}
 
-    upkeep(storage, Needs(frozenset({held.name}), frozenset()))
+    upkeep(storage, NeededData(frozenset({held.name}), frozenset()))
 
     assert not other.exists()
     assert {path: data for path, data in all_files(storage).items() if held.name in path} == before
@@ -72,7 +72,7 @@ def test_links_are_not_followed(storage, elsewhere):
 
 def test_retention_follows_no_link(storage, elsewhere, monkeypatch):
     run = stored_run(storage, at(40))
-    real = path.remove
+    real = path.delete_entries
 
     def swap(base: StoragePath, folder: StoragePath, content: Any, *, is_whole: bool) -> None:
         if Path(run.uri).is_dir() and not Path(run.uri).is_symlink():
@@ -80,7 +80,7 @@ def test_retention_follows_no_link(storage, elsewhere, monkeypatch):
             Path(run.uri).symlink_to(elsewhere)
         real(base, folder, content, is_whole=is_whole)
 
-    monkeypatch.setattr(retention, "remove", swap)
+    monkeypatch.setattr(retention, "delete_entries", swap)
 
     with pytest.raises(SnapshotError, match="outside"):
         upkeep(storage, history_days=1)

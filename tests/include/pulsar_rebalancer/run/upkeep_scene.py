@@ -6,11 +6,11 @@ from typing import Any
 from tests.include.pulsar_rebalancer.run_folders import NOW
 
 from pulsar_rebalancer.config.settings import Settings
-from pulsar_rebalancer.run.retention import Needs, Report, maintain
+from pulsar_rebalancer.run.retention import NeededData, UpkeepReport, maintain_storage
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 
-NOTHING = Needs(frozenset(), frozenset())
+NOTHING = NeededData(frozenset(), frozenset())
 MIDNIGHT = datetime.combine(NOW.date(), time(0, tzinfo=UTC))
 SECRET = "nobody deletes this"
 
@@ -19,8 +19,8 @@ def at(days_ago: int, hour: int = 12) -> datetime:
     return MIDNIGHT - timedelta(days=days_ago) + timedelta(hours=hour)
 
 
-def upkeep(storage: ClusterStorage, needed: Needs = NOTHING, *, dry_run: bool = False, **settings: Any) -> Report:
-    return maintain(storage, Settings.model_validate(settings), needed, NOW, dry_run=dry_run)
+def upkeep(storage: ClusterStorage, needed: NeededData = NOTHING, *, dry_run=False, **settings: Any) -> UpkeepReport:
+    return maintain_storage(storage, Settings.model_validate(settings), needed, NOW, dry_run=dry_run)
 
 
 def all_files(storage: ClusterStorage) -> dict[str, bytes]:

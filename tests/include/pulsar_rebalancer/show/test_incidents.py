@@ -9,10 +9,10 @@ from pulsar_rebalancer.show.incidents import (
     AlertsState,
     Incident,
     PendingMessage,
-    advance,
-    compose,
+    make_message,
     pending_messages,
-    with_delivered,
+    record_delivery,
+    update_state,
 )
 
 START = datetime(2026, 11, 21, 10, tzinfo=UTC)
@@ -34,11 +34,11 @@ def history(runs: str, down: Collection[int] = (), *, quiet: timedelta = QUIET) 
         if letter == "-":
             continue
         now = START + timedelta(minutes=minute)
-        state = advance(AlertsState.model_validate_json(state.model_dump_json()), OBSERVED[letter], now)
+        state = update_state(AlertsState.model_validate_json(state.model_dump_json()), OBSERVED[letter], now)
         for message in pending_messages(state, now, quiet):
             if minute not in down:
                 sent.append(f"{minute} {'end' if message.is_over else 'start'}")
-                state = with_delivered(state, message)
+                state = record_delivery(state, message)
     return sent
 
 
@@ -74,10 +74,10 @@ def test_incident_sends_one_message_at_its_start_and_one_at_its_end(runs, down, 
 
 
 def test_an_old_run_that_somebody_clears_tells_nothing():
-    state = advance(AlertsState(), {Condition.BLOCKED: GONE}, START, run="20261121T100000")
+    state = update_state(AlertsState(), {Condition.BLOCKED: GONE}, START, run="20261121T100000")
 
-    older = advance(state, {Condition.BLOCKED: SEEN}, START, run="20261120T100000")
-    same = advance(state, {Condition.BLOCKED: SEEN}, START, run="20261121T100000")
+    older = update_state(state, {Condition.BLOCKED: SEEN}, START, run="20261120T100000")
+    same = update_state(state, {Condition.BLOCKED: SEEN}, START, run="20261121T100000")
 
     assert pending_messages(older, START, QUIET) == []
     assert older.run == "20261121T100000"
@@ -86,10 +86,10 @@ def test_an_old_run_that_somebody_clears_tells_nothing():
 
 def test_a_run_from_before_the_clock_was_set_back_hides_no_later_one():
     ahead, run = (f"{day}T100000.000000Z-1dc1c1d8" for day in ("20261122", "20261121"))
-    state = advance(AlertsState(began_at=START + timedelta(days=1)), {}, START, run=ahead)
+    state = update_state(AlertsState(began_at=START + timedelta(days=1)), {}, START, run=ahead)
 
     assert state.began_at == START
-    assert len(pending_messages(advance(state, {Condition.BLOCKED: SEEN}, START, run=run), START, QUIET)) == 1
+    assert len(pending_messages(update_state(state, {Condition.BLOCKED: SEEN}, START, run=run), START, QUIET)) == 1
 
 
 LINK = "http://airflow.example/dags/pulsar_rebalance__east/runs/manual__1"
@@ -101,7 +101,7 @@ def incident(reasons: dict[Reason, int], **changes: object) -> Incident:
 
 
 def test_a_message_says_what_started_why_and_what_to_do():
-    message = compose(
+    message = make_message(
         "east",
         PendingMessage(
             Condition.BLOCKED,

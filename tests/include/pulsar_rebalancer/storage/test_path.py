@@ -20,7 +20,7 @@ def test_files_are_for_their_owner_alone(folder, tmp_path):
     path = tmp_path / "a" / "b" / "c.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert {stat.S_IMODE(made.stat().st_mode) for made in (path.parent, path.parent.parent)} == {0o700}
-    assert (folder / "a" / "b").names() == ["c.json"]
+    assert (folder / "a" / "b").entry_names() == ["c.json"]
 
 
 def test_a_document_that_cannot_be_written_leaves_the_old_one(folder):
@@ -28,7 +28,7 @@ def test_a_document_that_cannot_be_written_leaves_the_old_one(folder):
     with pytest.raises(ValueError, match="not JSON compliant"):
         (folder / "a.json").write_json({"x": float("nan")})
     assert (folder / "a.json").read_json() == {"x": 1}
-    assert folder.names() == ["a.json"]
+    assert folder.entry_names() == ["a.json"]
 
 
 def test_missing_and_damaged_files_have_a_reason(folder):
@@ -93,6 +93,6 @@ def test_a_write_that_fails_for_a_full_disk_leaves_no_draft_and_the_old_file(fol
 
     assert failed.value.reason == "storage_failed"
     assert failed.value.reason.has(Trait.PASSING)
-    assert folder.names() == ["a.json"]
+    assert folder.entry_names() == ["a.json"]
     assert (folder / "a.json").read_json() == {"x": 1}
     (folder / "a.json").write_json({"x": 2})

@@ -8,7 +8,7 @@ from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
 from pulsar_rebalancer.state import PlacementState
 from pulsar_rebalancer.strategies.candidates import PolicyFilter
-from pulsar_rebalancer.strategies.placement import place_candidates
+from pulsar_rebalancer.strategies.placement import choose_destinations
 from pulsar_rebalancer.strategies.sample import CandidateMove
 
 LEAST_RATE = {"strategy": Strategy.THRESHOLD, "placement": Placement.LEAST_RATE}
@@ -45,7 +45,7 @@ def placed(brokers, bundles, *, policies=None, planned=(), untaken=(), state=Non
         for rank, leaving in enumerate(given.bundles.of_broker("a:1"))
     ]
     filters = PolicyFilter(policies or Policies(), given.brokers, given.bundles, chosen)
-    found, after = place_candidates(given, reversed(moves), lambda: filters, state or PlacementState(), "run-1")
+    found, after = choose_destinations(given, reversed(moves), lambda: filters, state or PlacementState(), "run-1")
     assert [move.rank for move in found] == list(range(len(moves)))
     return [move.destination if move.is_taken else move.reason for move in found], after
 

@@ -9,13 +9,13 @@ from pulsar_rebalancer.config.field_types import Placement, Strategy
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.state import PlacementState
-from pulsar_rebalancer.strategies.candidates import AllBut
+from pulsar_rebalancer.strategies.candidates import SubsetView
 from pulsar_rebalancer.strategies.placement import make_selector
 
 
 def others(random, names):
     without = [name for name in names if random.random() < 0.4]
-    return AllBut(names, {name: n for n, name in enumerate(names)}, without), [n for n in names if n not in without]
+    return SubsetView(names, {name: n for n, name in enumerate(names)}, without), [n for n in names if n not in without]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -52,10 +52,10 @@ def test_a_placement_chooses_the_same(placement, load_average, seed):
     one, other = (make_selector(sample(listed, [], settings), PlacementState()) for _ in range(2))
     for number in range(60):
         found, written = others(random, names) if number % 4 else (names, names)
-        chosen = list(one.eligible("t/n/0x0_0x1", found))
-        assert chosen == list(other.eligible("t/n/0x0_0x1", written))
+        chosen = list(one.eligible_brokers("t/n/0x0_0x1", found))
+        assert chosen == list(other.eligible_brokers("t/n/0x0_0x1", written))
         placed = BundleSample("source", f"t/n/{number}", long_term_msg_rate=float(random.choice((0, 1, 3))))
         destination = random.choice(chosen or names)
         for chooser in (one, other):
-            chooser.add_placed(placed, destination)
+            chooser.add_placement(placed, destination)
     assert one.placement_state() == other.placement_state()

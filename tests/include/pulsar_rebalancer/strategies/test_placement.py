@@ -14,7 +14,7 @@ from pulsar_rebalancer.strategies.placement import (
     LeastLongTermMessageRate,
     LeastResourceUsageWithWeight,
     RoundRobin,
-    below_average,
+    candidates_below_average,
     make_selector,
 )
 
@@ -35,14 +35,14 @@ def test_round_robin_goes_on_where_it_stopped():
         ("421", "421"),
     ]:
         chooser = RoundRobin(state)
-        found = [chooser.eligible("t/n/0x0_0x1", list(candidates)) for _ in drawn or "-"]
+        found = [chooser.eligible_brokers("t/n/0x0_0x1", list(candidates)) for _ in drawn or "-"]
         assert found == ([[name] for name in drawn] or [[]])
         state = chooser.placement_state()
 
 
 def test_round_robin_starts_anew_after_the_largest_count():
     chooser = RoundRobin(PlacementState(count=MAX_COUNTER))
-    assert chooser.eligible("t/n/0x0_0x1", ["1", "2", "3"]) == [str(MAX_COUNTER % 3 + 1)]
+    assert chooser.eligible_brokers("t/n/0x0_0x1", ["1", "2", "3"]) == [str(MAX_COUNTER % 3 + 1)]
     assert chooser.placement_state().count == 0
 
 
@@ -72,9 +72,9 @@ def test_the_least_rate_is_the_long_term_one_of_what_brokers_report():
     rows.append({"broker": "b", "bundle": "pulsar/b:8080/0x0_0x1", "msg_rate": 99.0})
     given = sample([broker("a"), broker("b")], rows, settings)
     chooser = make_selector(given, PlacementState())
-    assert chooser.eligible("t/n/0x9_0xa", ["a", "b"]) == ["b"]
-    chooser.add_placed(given.bundles.find("a", names[0]), "b")
-    assert chooser.eligible("t/n/0x9_0xa", ["a", "b"]) == ["a"]
+    assert chooser.eligible_brokers("t/n/0x9_0xa", ["a", "b"]) == ["b"]
+    chooser.add_placement(given.bundles.find("a", names[0]), "b")
+    assert chooser.eligible_brokers("t/n/0x9_0xa", ["a", "b"]) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_the_least_rate_is_the_long_term_one_of_what_brokers_report():
 def test_the_past_of_an_idle_broker_is_forgotten(columns, average):
     given = sample([broker("a", cpu=60.0, **columns)], [], Settings(history_percentage=0.5))
     chooser = LeastResourceUsageWithWeight(given, PlacementState(averages={"a": 0.4}))
-    chooser.eligible("t/n/0x0_0x1", ["a"])
+    chooser.eligible_brokers("t/n/0x0_0x1", ["a"])
     assert chooser.placement_state().averages == pytest.approx({"a": average})
 
 
@@ -99,12 +99,12 @@ def test_the_past_of_an_idle_broker_is_forgotten(columns, average):
 )
 def test_the_best_are_below_the_average_by_the_whole_difference(usage, expected):
     values = np.array([usage.get(name, np.nan) for name in "abc"])
-    assert list(below_average("abc", values, 0.25)) == list(expected)
+    assert list(candidates_below_average("abc", values, 0.25)) == list(expected)
 
 
 def test_averages_of_brokers_that_are_gone_are_dropped():
     state = PlacementState(averages={"a": 0.4, "gone": 0.9, "out": 0.2})
     rows = [broker("a", cpu=60.0), broker("out", left_out="broker_excluded")]
     chooser = LeastResourceUsageWithWeight(sample(rows, [], Settings(history_percentage=0.5)), state)
-    chooser.eligible("t/n/0x0_0x1", ["a"])
+    chooser.eligible_brokers("t/n/0x0_0x1", ["a"])
     assert chooser.placement_state().averages == pytest.approx({"a": 0.5, "out": 0.2})

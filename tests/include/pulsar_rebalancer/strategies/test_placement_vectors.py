@@ -32,7 +32,7 @@ def test_avg_shedder():
             for ask in step.asks:
                 assert planned.get(ask.bundle) == ask.planned, where
                 if ask.planned is None:
-                    assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
+                    assert sorted(chooser.eligible_brokers(ask.bundle, ask.candidates)) == ask.eligible, where
                 checked += 1
     assert checked == 743
 
@@ -43,7 +43,7 @@ def test_least_resource_usage_with_weight():
         before = averages = averages if number else {}
         chooser = LeastResourceUsageWithWeight(given, PlacementState(averages=before))
         for ask in step.asks:
-            assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
+            assert sorted(chooser.eligible_brokers(ask.bundle, ask.candidates)) == ask.eligible, where
             # Pulsar keeps brokers that are gone until it is told so, which the histories never do.
             averages = {**before, **chooser.placement_state().averages}
             assert averages == pytest.approx(ask.ema, abs=1e-9, rel=0), where
@@ -58,6 +58,6 @@ def test_extensible_least_resource_usage_with_weight():
         assert load == pytest.approx(step.load, abs=1e-9, rel=0), where
         chooser = ExtensibleLeastResourceUsageWithWeight(given)
         for ask in step.asks:
-            assert sorted(chooser.eligible(ask.bundle, ask.candidates)) == ask.eligible, where
+            assert sorted(chooser.eligible_brokers(ask.bundle, ask.candidates)) == ask.eligible, where
             checked += 1
     assert checked == 475

@@ -25,7 +25,7 @@ DOMAINS = {"a": "1", "b": "1", "c": "2"}
     ],
 )
 def test_the_least_domain_comes_before_the_least_broker(spread, domains, expected):
-    assert rules.least_of_group("abcd", spread, domains) == list(expected)
+    assert rules.filter_by_group("abcd", spread, domains) == list(expected)
 
 
 def broker(name, **columns):
@@ -61,14 +61,14 @@ def test_candidates_are_those_that_the_rules_leave_one_after_the_other(seed):
         serving = {name: Counter(b for n, b in owner.items() if n.startswith(name)) for name in ("t/n", "t/m", "t/o")}
         left = list(names)
         if namespace in policies.groups:
-            left = rules.with_lowest_count(left, Counter([*serving["t/n"], *serving["t/m"]]))
+            left = rules.lowest_count_brokers(left, Counter([*serving["t/n"], *serving["t/m"]]))
         if seed % 3:
-            left = rules.with_lowest_count(left, serving[namespace])
+            left = rules.lowest_count_brokers(left, serving[namespace])
         if seed % 4:
             left = latest_version_brokers(left, versions)
         assert list(found.candidate_brokers(name)) == (left or names)
         owner[name] = random.choice(names)
-        found.add_placed(BundleSample(row["broker"], name), owner[name])
+        found.add_placement(BundleSample(row["broker"], name), owner[name])
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_placed_bundles_count_for_later_ones():
     found = over(GROUPED, HELD, max_broker_topics=9)
     assert found.stay_reason(HELD[1]["bundle"], "a") is None
     first, second = bundles_of(HELD).of_broker("a")
-    found.add_placed(first, "c")
+    found.add_placement(first, "c")
     # The group now has a namespace on each of the three: nothing of it may leave, and the topics fill c.
     assert found.stay_reason(HELD[1]["bundle"], "a") == "anti_affinity"
     assert found.candidate_brokers("t/other/0x0_0x1") == ["a", "b"]
     # The last bundle of t/n leaves a as well, so a is free for the group.
-    found.add_placed(second, "c")
+    found.add_placement(second, "c")
     assert found.candidate_brokers(HELD[2]["bundle"]) == ["a"]
 
 
@@ -146,9 +146,9 @@ def test_filters_of_one_sample_share_its_counts_and_do_not_change_each_other():
     sample = bundles_of(HELD)
     one, other = (PolicyFilter(GROUPED, brokers_of([broker("a"), broker("b")]), sample, Settings()) for _ in range(2))
     moved = sample.find("a", FIRST)
-    one.add_placed(moved, "b")
-    one.add_placed(moved._replace(broker="b"), "a")
-    one.add_placed(moved, "b")
+    one.add_placement(moved, "b")
+    one.add_placement(moved._replace(broker="b"), "a")
+    one.add_placement(moved, "b")
     assert one._serving["t/n"] == {"a": 1, "b": 1}
     assert other._serving["t/n"] == {"a": 2}
     assert one._serving["t/m"] is other._serving["t/m"], "a dry run of a roll makes two filters for each broker"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 
-from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, collect, write_sample
+from pulsar_rebalancer.collect.collector import EarlierData, RunTrigger, collect_sample, write_sample
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.field_types import Strategy
 from pulsar_rebalancer.config.settings import Settings
@@ -20,7 +20,7 @@ from pulsar_rebalancer.decide.run_input import RunBundles, RunInput
 from pulsar_rebalancer.decide.run_plan import RunLearning, plan_run
 from pulsar_rebalancer.pulsar import AdminConnection, PulsarAdmin
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.replay.columns import NOBODY, LearnedColumns, Roster
+from pulsar_rebalancer.replay.columns import NOBODY, CostColumns, Roster
 from pulsar_rebalancer.run import bundle_columns, plan
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.request import Validation
@@ -35,7 +35,7 @@ from pulsar_rebalancer_airflow.embedded.__main__ import is_balanced
 from pulsar_simulator.cluster import Cluster
 from pulsar_simulator.sampling import Timing
 from pulsar_simulator.scenario import spec
-from pulsar_simulator.serve import running
+from pulsar_simulator.serve import serve
 
 MOST_RUNS = 50
 
@@ -44,13 +44,13 @@ MOST_RUNS = 50
 class Demonstration:
     cluster: Cluster
     entry: ClusterEntry
-    columns: LearnedColumns | None = None
+    columns: CostColumns | None = None
 
     def learn(self, run: RunInput, bundles: list[dict[str, Any]]) -> RunLearning:
         """Learns from a sample, and returns what is known of brokers and of bundles' loads."""
         if self.columns is None:
             self.roster = Roster([broker.broker for broker in run.brokers], [row["bundle"] for row in bundles])
-            self.columns = LearnedColumns(self.roster)
+            self.columns = CostColumns(self.roster)
         owner = np.full(len(self.roster.bundles), NOBODY)
         load = np.zeros((len(TRAFFIC), len(self.roster.bundles)))
         for bundle in bundles:
@@ -67,14 +67,14 @@ class Demonstration:
             minute=run.request.collected_at.timestamp() / 60,
             is_counted=run.hit_rules.counts,
         )
-        columns: list[Any] = [self.roster.bundles, self.columns.costs.loads(learning.learned.persistence)]
+        columns: list[Any] = [self.roster.bundles, self.columns.costs.expected_loads(learning.learned.persistence)]
         return RunLearning(learning, bundle_loads=pa.table(columns, schema=NO_LOADS.schema))
 
 
 def demonstration(strategy: str) -> Demonstration:
     given = make_run._parser().parse_args(["--strategy", strategy])
     with mock.patch.object(local_airflow, "start_cluster") as start:
-        name, values, _ = make_run._simulated_cluster(given, mock.Mock())
+        name, values, _ = make_run._start_simulated_cluster(given, mock.Mock())
     of_cluster = {"timing": Timing(stats_period=1, host_check_period=1), **start.call_args.kwargs}
     entry: dict[str, Any] = dict(values)
     return Demonstration(Cluster(spec(**of_cluster)), ClusterEntry(name=name, given=entry, settings=Settings(**entry)))
@@ -84,15 +84,15 @@ async def decided(shown: Demonstration, storage: ClusterStorage, admin: PulsarAd
     now = datetime.fromtimestamp(shown.cluster.clock.now(), UTC)
     folder = storage.new_run_folder(now)
     earlier = EarlierData(state_folder=storage.state, state_before=before)
-    write_sample(await collect(admin, shown.entry, RunTrigger(now, "scheduled"), earlier), folder)
+    write_sample(await collect_sample(admin, shown.entry, RunTrigger(now, "scheduled"), earlier), folder)
     Validation().write(folder)
     run = RunInput.read(folder.uri)
 
     known = run.known_means_file.read_table().to_pylist() if run.known_means_file else []
     bundles = run.read_table("bundles").to_pylist()
-    learned = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLearning()
+    seen = shown.learn(run, bundles) if profile_of(run.settings).learns else RunLearning()
     run.new_means_file.write_table(pa.Table.from_pylist(bundle_columns.update_means(bundles, known), schema=MEANS))
-    plan_files.write_run(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, learned.bundle_loads), learned))
+    plan_files.write_run_plan(run, plan_run(run, RunBundles(run, lambda: run.new_means_file, seen.bundle_loads), seen))
     return run
 
 
@@ -116,14 +116,14 @@ def test_every_demonstration_moves_bundles_and_ends_balanced(strategy, tmp_path)
     async def until_balanced() -> list[Summary]:
         summaries: list[Summary] = []
         before = StateBefore()
-        with running(shown.cluster) as served:
+        with serve(shown.cluster) as served:
             connection = AdminConnection(seeds=(served.urls[0],), token=SecretStr(served.token))
             async with PulsarAdmin(connection) as admin:
                 while len(summaries) < MOST_RUNS and not (summaries and is_balanced(summaries[-1])):
                     run = await decided(shown, storage, admin, before)
                     summaries.append(plan.Summary.read(run.folder))
                     unloads = before.moves.unloads | moved(shown, run, summaries[-1])
-                    before = StateBefore(decision=plan.read_state(run.folder), moves=MovesState(unloads=unloads))
+                    before = StateBefore(decision=plan.read_plan_state(run.folder), moves=MovesState(unloads=unloads))
                     shown.cluster.advance(shown.entry.settings.interval_seconds)
         return summaries
 

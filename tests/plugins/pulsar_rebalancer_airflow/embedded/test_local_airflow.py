@@ -4,7 +4,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from tests.include.pulsar_rebalancer.pulsar.scripted_broker import closed_port
 
-from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.embedded import MakeRunError
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 
@@ -30,7 +30,7 @@ def test_the_password_is_for_a_server_that_was_started_here(monkeypatch, tmp_pat
         threading.Thread(target=stranger.serve_forever, daemon=True).start()
         home = AirflowHome(tmp_path / "home", cluster_settings={}, connections={}, port=stranger.server_port)
         home.prepare(keep_data=False)
-        with pytest.raises(EmbeddedError, match=f"another program uses Airflow's port {stranger.server_port}"):
+        with pytest.raises(MakeRunError, match=f"another program uses Airflow's port {stranger.server_port}"):
             LocalAirflow(home, Processes()).get("/dags")
         stranger.shutdown()
     assert asked_for == ["GET /api/v2/dags"]

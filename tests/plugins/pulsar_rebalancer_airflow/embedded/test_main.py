@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from pulsar_rebalancer_airflow.embedded import EmbeddedError
+from pulsar_rebalancer_airflow.embedded import MakeRunError
 from pulsar_rebalancer_airflow.embedded import __main__ as embedded_main
-from pulsar_rebalancer_airflow.embedded.__main__ import RunLine, _own_cluster, _parser, main
+from pulsar_rebalancer_airflow.embedded.__main__ import RunLine, _existing_cluster, _parser, main
 from pulsar_rebalancer_airflow.embedded.airflow_home import AirflowHome, lock_folder
 from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow, Processes
 
@@ -52,8 +52,8 @@ def test_however_often_it_is_interrupted_no_process_stays(before, tmp_path, monk
 
 
 def test_a_password_in_an_address_is_not_shown():
-    with pytest.raises(EmbeddedError, match="use the token") as refused:
-        _own_cluster(_parser().parse_args(["--pulsar", "http://me:s3cret@broker:8080"]))
+    with pytest.raises(MakeRunError, match="use a token") as refused:
+        _existing_cluster(_parser().parse_args(["--pulsar", "http://me:s3cret@broker:8080"]))
     assert "s3cret" not in str(refused.value)
 
 
@@ -63,7 +63,7 @@ def test_a_folder_of_somebody_else_is_not_deleted(tmp_path):
     thesis.write_text("years of work")
     home = AirflowHome(folder=thesis.parent, cluster_settings={}, connections={})
 
-    with pytest.raises(EmbeddedError, match="no earlier run created"):
+    with pytest.raises(MakeRunError, match="no earlier run created"):
         home.prepare(keep_data=False)
     assert thesis.read_text() == "years of work"
 
@@ -162,11 +162,11 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ([WAITS, *[FAILED] * 3, BALANCED], r"3 runs in a row failed, the last run with: decide failed \[bad_value\]"),
+        ([WAITS, *[FAILED] * 3, BALANCED], r"3 runs in a row failed\. Last failure: decide failed \[bad_value\]"),
         ([MOVED, *[WAITS] * 49, BALANCED], "not balanced after 50 runs; the last run: the line"),
         ([*[BALANCED] * 50, MOVED], "nothing was moved after 50 runs; the last run: the line"),
     ],
 )
 def test_once_gives_up_with_the_reason(watch, lines, reason):
-    with pytest.raises(EmbeddedError, match=reason):
+    with pytest.raises(MakeRunError, match=reason):
         watch(lines, once=True)

@@ -60,7 +60,7 @@ def test_only_a_rebalancing_run_keeps_what_brokers_publish(storage, state, opera
         given.append(arguments[-1])
         raise AdminError(Reason.UNREACHABLE, "nobody is there")
 
-    monkeypatch.setattr(collecting, "collect", asked)
+    monkeypatch.setattr(collecting, "collect_sample", asked)
     values = {"mode": "auto", "connection": "pulsar_test"}
     entry = ClusterEntry(name=CLUSTER, given=values, settings=Settings.model_validate(values))
     with pytest.raises(AdminError):
@@ -98,10 +98,10 @@ def test_off_asks_nobody(storage, state, given, params):
 @pytest.mark.parametrize(
     ("given", "params", "said"),
     [
-        ({}, {"force_threshold": 10}, "force: Give a reason for the forced balance"),
+        ({}, {"force_threshold": 10}, "force: Give a reason for the forced run"),
         ({}, {"low_threshold": 30, "high_threshold": 20}, "low_threshold: The value is above high_threshold"),
         ({"mode": "observe"}, {"mode": "auto"}, "not raise it from observe to auto"),
-        ({"max_bundles_per_run": 5}, {"max_bundles_per_run": 6}, "max_bundles_per_run: .* not raise it from 5"),
+        ({"max_bundles_per_run": 5}, {"max_bundles_per_run": 6}, "max_bundles_per_run: .* not raise it above 5"),
         ({"high_threshold": 20}, {"low_threshold": 30}, "low_threshold 30 is above high_threshold 20"),
         ({"low_threshold": 30}, {"high_threshold": 20}, "low_threshold 30 is above high_threshold 20"),
         ({"strategy": "ThresholdShedder"}, {"force": "new broker", "force_threshold": 9}, "support force_threshold"),
@@ -173,5 +173,5 @@ def test_the_loss_of_any_document_stops_runs_and_says_what_to_do(storage, state,
         collect(storage, state)
 
     assert "pulsar_control__<cluster> with restore or reset" in str(blocked.value)
-    assert "then give lost orders again" in str(blocked.value)
+    assert "then repeat the lost orders" in str(blocked.value)
     assert key not in state.documents

@@ -56,7 +56,7 @@ def test_a_pause_holds_until_somebody_resumes(storage, state):
     assert gate(storage, state, next_run(storage, state)) == "paused"
     assert order(storage, state, "resume")["in_force"] == "Moves are carried out: mode auto"
     assert gate(storage, state, next_run(storage, state)) == "open"
-    written = [(storage.state / name).read_json() for name in storage.state.names() if name.startswith("change-")]
+    written = [(storage.state / name).read_json() for name in storage.state.entry_names() if name.startswith("change-")]
     assert [(each["action"], each["by"], each["reason"]) for each in written] == [
         ("pause", "ada", "new disks"),
         ("resume", "ada", "new disks"),

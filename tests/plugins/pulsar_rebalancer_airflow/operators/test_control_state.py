@@ -54,7 +54,7 @@ def filled(state: MemoryState, last: StoragePath) -> StateStore:
 
 
 def changes(storage: ClusterStorage) -> list[Any]:
-    return [(storage.state / name).read_json() for name in storage.state.names() if name.startswith("change-")]
+    return [(storage.state / name).read_json() for name in storage.state.entry_names() if name.startswith("change-")]
 
 
 def act(storage: ClusterStorage, state: MemoryState, action: str, reason: str = "", file: str | None = None) -> Any:
@@ -160,7 +160,7 @@ def test_only_a_pause_may_be_ordered_before_a_reset_and_outlives_it(storage, sta
 
 def test_restores_an_export_with_the_unload_history(storage, state, filled):
     act(storage, state, "export")
-    (name,) = [name for name in storage.state.names() if name.startswith("export-")]
+    (name,) = [name for name in storage.state.entry_names() if name.startswith("export-")]
     assert not state.writes
     state.documents.clear()
 

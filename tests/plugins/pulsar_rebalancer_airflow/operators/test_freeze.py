@@ -117,5 +117,5 @@ def test_a_freeze_during_a_wave_keeps_its_bundles(scene: UnloadScene, overruled:
     scene.unload(run)
 
     stay = 0 if overruled else sum(namespace_of(move["bundle"]) == namespace for move in moves)
-    found = conclude_run(run, Reason.OPEN, NOW).counts
+    found = conclude_run(run, Reason.OPEN, NOW).move_counts
     assert found == {reason: n for reason, n in (("moved", 3 - stay), ("namespace_excluded", stay)) if n}

@@ -11,8 +11,8 @@ from tests.airflow_runs import CLUSTER, make_run
 from pulsar_rebalancer.config.clusters_file import ClusterEntry
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.orders.manual_plans import Answer, Answers, Question
-from pulsar_rebalancer.run.compacted_tables import complete_runs
-from pulsar_rebalancer.run.plan import read_state
+from pulsar_rebalancer.run.compacted_tables import compacted_runs
+from pulsar_rebalancer.run.plan import read_plan_state
 from pulsar_rebalancer.state import DecisionState
 from pulsar_rebalancer.storage.documents import ClusterStorage, CommitMark
 from pulsar_rebalancer.storage.path import StoragePath
@@ -36,8 +36,8 @@ def day(run: StoragePath) -> date:
 def committed(storage: ClusterStorage, state: MemoryState, seq: int) -> StoragePath:
     """A run as record leaves it: its state in the store, its mark, and the files that the state points to."""
     run = make_run(storage, base_seq=seq - 1, means=f"means-{seq}-0a0a0a0a.parquet", age=LONG_AGO / seq)
-    document = read_state(run)
-    old(storage, *document.files)
+    document = read_plan_state(run)
+    old(storage, *document.file_names)
     store_of(state).put(document)
     CommitMark(seq=seq, at=datetime.now(UTC)).write(run)
     return run
@@ -57,7 +57,7 @@ def test_a_scheduled_run_acts_whatever_the_form_says(storage, state):
 
     assert not run.exists()
     assert not report["dry_run"]
-    assert complete_runs(storage, day(run)) == {run.name}
+    assert compacted_runs(storage, day(run)) == {run.name}
 
 
 def test_a_manual_run_says_what_it_would_do(storage, state):
@@ -94,7 +94,7 @@ def test_files_of_the_state_and_of_the_last_committed_plan_stay(storage, state, 
 
     # A person may restore the last plan's state, and its mark shows that the store has held documents.
     assert [run.exists() for run in runs] == [False, True]
-    assert storage.state.names() == ["costs-2-0a0a0a0a.parquet", "means-2-0a0a0a0a.parquet"]
+    assert storage.state.entry_names() == ["costs-2-0a0a0a0a.parquet", "means-2-0a0a0a0a.parquet"]
     assert not state.writes
 
 
@@ -107,10 +107,10 @@ def test_retention_waits_while_the_state_is_lost(storage, state, why):
         state.documents["decision"] = {"version": 99}
     else:
         (runs[1] / "plan" / "state.json").write_bytes(b"{")
-    before = storage.state.names()
+    before = storage.state.entry_names()
 
     with pytest.raises(AirflowFailException, match="file_damaged" if why == "plan" else "state_lost"):
         maintain(storage, state)
 
     assert all(run.exists() for run in runs)
-    assert storage.state.names() == before
+    assert storage.state.entry_names() == before

@@ -65,7 +65,7 @@ def test_the_files_of_the_state_and_of_the_one_before_are_kept(storage, state):
             (storage.state / name).write_bytes(b"")
         record(storage, make_run(storage, base_seq=seq - 1, means=means), state)
 
-    assert storage.state.names() == sorted([*files[2], "export-20260101T000000Z.json", *files[3]])
+    assert storage.state.entry_names() == sorted([*files[2], "export-20260101T000000Z.json", *files[3]])
 
 
 def test_no_plan_is_recorded_over_a_lost_state(storage, state):

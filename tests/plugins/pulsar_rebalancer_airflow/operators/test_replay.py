@@ -40,7 +40,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def request(storage: ClusterStorage) -> ReplayRequest:
-    (name,) = storage.replays.names()
+    (name,) = storage.replays.entry_names()
     return ReplayRequest.read(storage.replays / name)
 
 

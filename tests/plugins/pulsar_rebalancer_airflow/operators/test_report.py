@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.outcome import MoveOutcome, Outcome
 from pulsar_rebalancer.run.plan import Move, read_moves
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.show.alert_conditions import EndedRun
-from pulsar_rebalancer.show.incidents import value_lines
+from pulsar_rebalancer.show.incidents import run_value_lines
 from pulsar_rebalancer.show.measurements import outcome_text
 from pulsar_rebalancer.state import MovesState, Unload
 from pulsar_rebalancer.storage.path import StoragePath
@@ -24,9 +24,9 @@ from pulsar_rebalancer_airflow.state_store import moves_alias, moves_asset
 
 def carried_out(run: StoragePath, state: MemoryState, wave: int, reasons: dict[int, str]) -> None:
     """A wave with these outcomes; an empty reason is a bundle that was under way when the task was killed."""
-    history = WaveHistory(store_of(state).get(MovesState), store_of(state).change_moves, run, wave)
+    history = WaveHistory(store_of(state).get(MovesState), store_of(state).change_moves_state, run, wave)
     planned: list[Move] = [m for m in read_moves(run) if m.bundle in {bundle(number) for number in reasons}]
-    history.record_planned(planned, datetime.now(UTC))
+    history.record_planned_moves(planned, datetime.now(UTC))
     by_bundle = {bundle(number): reason for number, reason in reasons.items()}
     for move in planned:
         asyncio.run(history.record_begin(move))
@@ -55,7 +55,9 @@ def report(
     return operator.execute(given), given["outlet_events"].get(moves_alias(CLUSTER).name, [])
 
 
-@pytest.mark.parametrize(("reason", "why"), [("", ""), ("astray", "1 move of a run failed or reached another broker")])
+@pytest.mark.parametrize(
+    ("reason", "why"), [("", ""), ("astray", "1 move of a run failed or landed on the wrong broker")]
+)
 def test_the_breaker_counts_moves_that_failed_and_none_of_a_killed_worker(storage, state, reason, why):
     run = make_run(storage, [move_row(1, "a:1", "b:1")])
     carried_out(run, state, 0, {1: reason})
@@ -96,7 +98,7 @@ def test_says_what_became_of_every_move(storage, state):
     ]
     text = outcome_text(outcome, run)
     assert "10.0 to 70.0 % (range 60.0) over 3 brokers" in text
-    assert "2 of 6 on their planned broker: 2 moved" in text
+    assert "2 of 6 on their planned broker (2 moved" in text
     assert f"{bundle(1)}: a:1 -> b:1: astray" in text
 
 
@@ -114,7 +116,7 @@ def test_report_names_orders_in_force_and_who_gave_them(storage, state):
     assert "; stopped by bob: wait; " in outcome.in_force
     assert outcome.in_force.endswith("; caps from the clusters file: 3 bundles per run")
     assert f"  state:   {outcome.in_force}" in outcome_text(outcome, run)
-    assert value_lines(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
+    assert run_value_lines(EndedRun({}, outcome=outcome))[-1] == f"in force: {outcome.in_force}"
 
 
 def test_bundles_left_alone_are_not_recently_unloaded(storage, state):

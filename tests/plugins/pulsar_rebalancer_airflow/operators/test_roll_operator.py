@@ -168,7 +168,8 @@ def test_the_users_own_dag_has_to_be_there_and_is_triggered_once(tmp_path, monke
     monkeypatch.setattr(roll, "_trigger_run", trigger)
     desk.paused = True
     shown = desk.act(user="ada", reason="patch", brokers=["a:1"])
-    assert shown["refused"] == "restart_failed: roll_restart_dag: DAG restart_broker, which is paused in Airflow"
+    why = "restart_failed: the rolling restart needs DAG restart_broker, which is paused in Airflow"
+    assert shown["refused"] == why
     plan, desk.dag, desk.paused = shown["plan"], no_such_dag, False
     assert desk.act("run", plan=plan) == "restart_failed"
     desk.dag = None
@@ -210,7 +211,7 @@ def test_the_users_own_dag_restarts_no_broker_while_one_is_not_listed(tmp_path, 
     desk.empties("run")
     desk.act("run")
     assert triggered == []
-    assert desk.roll.waits == f"the return of {lost} to the list of active brokers"
+    assert desk.roll.waits == f"{lost} to return to the list of active brokers"
 
     desk.snapshots.owned = owned
     desk.snapshots.take(after=datetime.now(UTC) - NOW)

@@ -14,7 +14,7 @@ from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.pulsar.bundle_calls import BundleAdmin
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import conclude_run
-from pulsar_rebalancer.run.plan import read_outcomes
+from pulsar_rebalancer.run.plan import outcome_by_split
 from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import SplitOperator
@@ -47,13 +47,13 @@ def is_split(scene: UnloadScene, planned: dict[str, Any]) -> bool:
 
 def test_splits_and_says_so_in_the_store_before_and_after(scene):
     planned, seen = row(scene), []
-    real = scene.cluster.split_at
+    real = scene.cluster.split_via
 
-    def split_at(*args: Any, **more: Any) -> Any:
+    def split_via(*args: Any, **more: Any) -> Any:
         seen.append(known(scene, planned)["outcome"])
         return real(*args, **more)
 
-    scene.monkeypatch.setattr(scene.cluster, "split_at", split_at)
+    scene.monkeypatch.setattr(scene.cluster, "split_via", split_via)
     run = scene.run([], splits=[planned], **ACTS)
 
     assert split(scene, run) == {"split": 1}
@@ -73,17 +73,17 @@ def test_a_stop_begins_no_further_split_and_a_cleared_run_goes_on(scene):
     planned = [row(scene, rank) for rank in range(2)]
     caps: dict[str, Any] = {"max_splits_per_run": 2}
     run = scene.run([], splits=planned, **ACTS | caps)
-    real, store = scene.cluster.split_at, store_of(scene.state)
+    real, store = scene.cluster.split_via, store_of(scene.state)
 
     def stopping(*args: Any, **more: Any) -> Any:
         store.put(Control().with_order(GivenOrder(action="stop", at=NOW, by="ada", reason="wait")))
         return real(*args, **more)
 
-    scene.monkeypatch.setattr(scene.cluster, "split_at", stopping)
+    scene.monkeypatch.setattr(scene.cluster, "split_via", stopping)
     with pytest.raises(AirflowFailException, match="stopped"):
         split(scene, run, started=NOW - timedelta(minutes=1), **caps)
     assert [is_split(scene, each) for each in planned] == [True, False]
-    assert {outcome.reason for outcome in read_outcomes(run).values()} == {"split", "stopped"}
+    assert {outcome.reason for outcome in outcome_by_split(run).values()} == {"split", "stopped"}
 
     assert split(scene, run, started=NOW + timedelta(seconds=1), **caps) == {"split": 2}
     assert all(is_split(scene, each) for each in planned)
@@ -123,7 +123,7 @@ def test_after_a_kill_a_bundle_that_is_whole_goes_through_all_checks_again(scene
     assert [found[each["bundle"]] for each in planned] == before
 
     asked: list[Any] = []
-    scene.monkeypatch.setattr(scene.cluster, "split_at", lambda *args, **more: asked.append(args))
+    scene.monkeypatch.setattr(scene.cluster, "split_via", lambda *args, **more: asked.append(args))
     excluded = {"excluded_bundles": [each["bundle"] for each in planned]}
     ended = split(scene, run, **caps | excluded)
 

@@ -19,7 +19,7 @@ from pulsar_rebalancer.run.tables import BUNDLES, table
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, UnloadWaveOperator
 from pulsar_rebalancer_airflow.operators import gate as module
-from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
+from pulsar_rebalancer_airflow.operators.unload import UnfinishedPlanError
 from pulsar_rebalancer_airflow.options import CLUSTERS_VARIABLE
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -44,12 +44,12 @@ def test_a_stop_ends_a_wave_between_two_bundles_and_a_cleared_run_goes_on(scene)
     with pytest.raises(AirflowFailException, match="stopped"):
         unload(scene, run, NOW - timedelta(minutes=1))
 
-    assert conclude_run(run, Reason.OPEN, NOW).counts == {"stopped": 3, "moved": 1}
+    assert conclude_run(run, Reason.OPEN, NOW).move_counts == {"stopped": 3, "moved": 1}
     assert sum(scene.cluster.owner(move["bundle"]) == move["destination"] for move in moves) == 1
 
     pushed = unload(scene, run, NOW + timedelta(seconds=1))
 
-    assert conclude_run(run, Reason.OPEN, NOW).counts == {"moved": 4}
+    assert conclude_run(run, Reason.OPEN, NOW).move_counts == {"moved": 4}
     assert scene.all_on(moves, "destination")
     assert pushed["progress"] == {"done": 4, "of": 4, "failed": 0}
 
@@ -89,17 +89,17 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(scene, tmp_path, or
     run = scene.run(moves)
     breaker = scene.state.documents["breaker"]
     with scene.monkeypatch.context() as once:
-        real = scene.cluster.unload_at
+        real = scene.cluster.unload_via
 
-        def unload_at(at: int, *given: Any) -> Any:
+        def unload_via(at: int, *given: Any) -> Any:
             order(scene)
             write(file)
             return real(at, *given)
 
-        once.setattr(scene.cluster, "unload_at", unload_at)
+        once.setattr(scene.cluster, "unload_via", unload_via)
         with failed(reason) if reason == "wrong_setting" else nullcontext():
             told = carry_out(scene, run)
-    counts = conclude_run(run, Reason.OPEN, NOW).counts
+    counts = conclude_run(run, Reason.OPEN, NOW).move_counts
     assert counts[Reason.MOVED] <= 2
     assert counts == {"moved": counts[Reason.MOVED], reason: 5 - counts[Reason.MOVED]}
     assert reason == "wrong_setting" or told == counts
@@ -107,7 +107,7 @@ def test_whatever_closes_the_gate_ends_a_wave_as_a_stop_does(scene, tmp_path, or
     scene.state.documents["breaker"] = breaker
     write(FILE)
     carry_out(scene, run)
-    assert conclude_run(run, Reason.OPEN, NOW).counts == {"moved": 5}
+    assert conclude_run(run, Reason.OPEN, NOW).move_counts == {"moved": 5}
     assert scene.all_on(moves, "destination")
 
 
@@ -134,7 +134,7 @@ def test_bundle_excluded_during_a_wave_stays(scene, tmp_path):
 
     carry_out(scene, run)
 
-    assert conclude_run(run, Reason.OPEN, NOW).counts == {"moved": 3, "bundle_excluded": 2}
+    assert conclude_run(run, Reason.OPEN, NOW).move_counts == {"moved": 3, "bundle_excluded": 2}
     assert scene.all_on(moves[:3], "destination")
     assert scene.all_on(moves[3:], "source")
 
@@ -151,17 +151,17 @@ def test_a_run_whose_moves_fail_is_stopped_by_the_breaker_that_its_report_opens(
         move_timeout_seconds=1,
     )
 
-    with pytest.raises(UnfinishedError, match=r"Wave 0: .* stopped by the circuit breaker"):
+    with pytest.raises(UnfinishedPlanError, match=r"Wave 0: .* stopped by the circuit breaker"):
         scene.unload(run, 0, **present)
-    tried = conclude_run(run, Reason.OPEN, NOW).counts[Reason.SERVER_ERROR]
+    tried = conclude_run(run, Reason.OPEN, NOW).move_counts[Reason.SERVER_ERROR]
     assert 2 <= tried <= 1 + concurrency
-    with pytest.raises(UnfinishedError):  # a retry begins nothing
+    with pytest.raises(UnfinishedPlanError):  # a retry begins nothing
         scene.unload(run, 0, **present)
     with pytest.raises(AirflowSkipException, match="2 stopped by the circuit breaker"):
         scene.unload(run, 1, **present)
-    assert conclude_run(run, Reason.OPEN, NOW).counts == {"server_error": tried, "breaker_open": 8 - tried}
+    assert conclude_run(run, Reason.OPEN, NOW).move_counts == {"server_error": tried, "breaker_open": 8 - tried}
 
-    assert opened_by_report(scene, run, rules) == f"{tried} moves of a run failed or reached another broker"
+    assert opened_by_report(scene, run, rules) == f"{tried} moves of a run failed or landed on the wrong broker"
 
     # Once a person has closed it, the waves may be cleared.
     close_breaker(scene)
@@ -192,7 +192,7 @@ def test_a_breaker_that_a_person_closes_during_the_run_counts_later_failures_onl
     scene.cluster.faults.add("error_500", path="/unload")
     waves = [move | {"wave": int(number > 1)} for number, move in enumerate(moves)]
     run = scene.run(waves, move_timeout_seconds=1)
-    with pytest.raises(UnfinishedError):
+    with pytest.raises(UnfinishedPlanError):
         scene.unload(run, 0, breaker=rules)
     with pytest.raises(AirflowSkipException, match="2 stopped by the circuit breaker"):
         scene.unload(run, 1, breaker=rules)

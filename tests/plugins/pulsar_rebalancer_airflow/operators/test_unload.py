@@ -9,7 +9,7 @@ from pulsar_rebalancer.orders.manual_plans import Drain, Drains
 from pulsar_rebalancer.orders.order import Control, GivenOrder
 from pulsar_rebalancer.orders.roll_document import Phase, Roll
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import conclude_run, read_waves
+from pulsar_rebalancer.run.outcome import conclude_run, read_move_outcomes
 from pulsar_rebalancer.run.request import Finding, Validation
 from pulsar_rebalancer.run.snapshot import StateBefore
 from pulsar_rebalancer.state import MovesState
@@ -29,7 +29,7 @@ def test_moves_its_wave_alone_and_verifies(scene):
     assert scene.all_on([later], "source")
     unloads = scene.state.documents[MovesState.KEY]["unloads"]
     assert {bundle: unload["outcome"] for bundle, unload in unloads.items()} == {m["bundle"]: "moved" for m in moves}
-    assert {outcome.attempts for outcome in read_waves(run).values()} == {1}
+    assert {outcome.attempts for outcome in read_move_outcomes(run).values()} == {1}
 
 
 def test_plans_are_stored_before_the_first_unload(scene):
@@ -87,7 +87,7 @@ def test_a_wave_that_was_not_begun_in_time_is_left_and_says_so(scene):
         scene.unload(run)
 
     assert scene.all_on(moves, "source")
-    assert conclude_run(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
+    assert conclude_run(run, Reason.OPEN, datetime.now(UTC)).move_counts == {"plan_too_old": 2}
 
 
 def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundle(scene):
@@ -103,7 +103,7 @@ def test_a_broker_that_is_marked_while_a_wave_is_under_way_gets_no_further_bundl
 
     assert scene.all_on(moves[:1], "destination")
     assert scene.all_on(moves[1:], "source")
-    assert read_waves(run)[moves[1]["bundle"]].owner == moves[1]["source"]
+    assert read_move_outcomes(run)[moves[1]["bundle"]].owner == moves[1]["source"]
 
 
 @pytest.mark.parametrize("end", ["released", "roll over", "roll stopped", "broker skipped", "other phase"])

@@ -27,7 +27,7 @@ from pulsar_rebalancer.run.plan import read_moves
 from pulsar_rebalancer.run.tables import BROKERS, table
 from pulsar_rebalancer.state import MovesState
 from pulsar_rebalancer.storage.path import StoragePath
-from pulsar_rebalancer_airflow.operators.unload import UnfinishedError
+from pulsar_rebalancer_airflow.operators.unload import UnfinishedPlanError
 from pulsar_simulator.faults import Fault, FaultKind
 
 ROOT = Path(__file__).parents[4]
@@ -41,7 +41,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene, minutes, resumed)
     moves = scene.moves(2)
     run = scene.run(moves, age=timedelta(minutes=minutes))
     store = store_of(scene.state)
-    WaveHistory(store.get(MovesState), store.change_moves, run, 0).record_planned(
+    WaveHistory(store.get(MovesState), store.change_moves_state, run, 0).record_planned_moves(
         read_moves(run), datetime.now(UTC) - timedelta(minutes=15)
     )
 
@@ -50,7 +50,7 @@ def test_a_wave_that_was_begun_in_time_is_resumed_later(scene, minutes, resumed)
     else:
         with pytest.raises(AirflowFailException, match="plan_too_old"):
             scene.unload(run)
-        assert conclude_run(run, Reason.OPEN, datetime.now(UTC)).counts == {"plan_too_old": 2}
+        assert conclude_run(run, Reason.OPEN, datetime.now(UTC)).move_counts == {"plan_too_old": 2}
 
 
 @pytest.mark.parametrize(("version", "left"), [("4.0.8", True), ("4.2.4", False)])
@@ -64,7 +64,7 @@ def test_a_range_that_a_bundle_of_another_wave_still_needs_is_left_alone(scene, 
     scene.monkeypatch.setattr(scene.cluster.placement, "is_by_range", left)
     scene.cluster.faults.add(FaultKind.CLIENTS_GONE, bundle=first["bundle"])
     scene.cluster.faults.add(FaultKind.ERROR_500, path="/lookup/")
-    with pytest.raises(UnfinishedError, match="1 without a known owner"):
+    with pytest.raises(UnfinishedPlanError, match="1 without a known owner"):
         scene.unload(run)
     scene.cluster.faults.clear()
 
@@ -105,9 +105,9 @@ class Killed:
 
     def carry_out(self, run: StoragePath, file: Path, at: Callable[[str], bool]) -> None:
         """Carry the wave out until `at` says of the path of a request that the process is killed."""
-        scene, real, take = self.scene, self.scene.cluster.unload_at, self.scene.cluster.faults.take_fault
+        scene, real, take = self.scene, self.scene.cluster.unload_via, self.scene.cluster.faults.take_fault
 
-        def unload_at(broker: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
+        def unload_via(broker: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
             owned = scene.cluster.owner(bundle := f"{namespace}/{hash_range}")
             hop = real(broker, namespace, hash_range, destination)
             self.unloaded += [bundle] if hop is None and owned else []
@@ -125,7 +125,7 @@ class Killed:
                 return Fault(FaultKind.RESET)
             return take(kind, **where)
 
-        scene.monkeypatch.setattr(scene.cluster, "unload_at", unload_at)
+        scene.monkeypatch.setattr(scene.cluster, "unload_via", unload_via)
         scene.monkeypatch.setattr(scene.cluster.faults, "take_fault", kill)
         # No client looks the lost bundle up by chance.
         scene.cluster.ownership.reconnect_delay = 3600.0

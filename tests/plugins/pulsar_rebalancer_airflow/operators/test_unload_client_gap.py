@@ -13,7 +13,7 @@ from pulsar_rebalancer.carry_out import client_gap_meter
 from pulsar_rebalancer.carry_out.bundle_move import BundleMove
 from pulsar_rebalancer.carry_out.move_executor import AdaptivePace
 from pulsar_rebalancer.reasons import Reason
-from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, MoveOutcome, Outcome, conclude_run, read_waves
+from pulsar_rebalancer.run.outcome import BundleClientGaps, ClientGap, Outcome, conclude_run, read_move_outcomes
 from pulsar_rebalancer.show.measurements import outcome_text
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import ReportOperator, unload
@@ -31,8 +31,8 @@ class Truth:
         self.back: dict[str, float] = {}
         self._scene = scene
         scene.before_unloads(lambda bundle: self.unloaded.setdefault(bundle, time.monotonic()))
-        self._real = scene.cluster.topic_stats_at
-        scene.monkeypatch.setattr(scene.cluster, "topic_stats_at", self._watched)
+        self._real = scene.cluster.topic_stats_via
+        scene.monkeypatch.setattr(scene.cluster, "topic_stats_via", self._watched)
 
     def _watched(self, at: int, topic: str) -> Any:
         answer = self._real(at, topic)
@@ -50,8 +50,8 @@ class Truth:
 
 
 def gaps(run: StoragePath) -> dict[str, ClientGap]:
-    found = {name: outcome.client_gap for name, outcome in read_waves(run).items() if outcome.client_gap is not None}
-    assert found.keys() == read_waves(run).keys()
+    found = {name: ended.client_gap for name, ended in read_move_outcomes(run).items() if ended.client_gap is not None}
+    assert found.keys() == read_move_outcomes(run).keys()
     return found
 
 
@@ -77,7 +77,7 @@ def test_clients_that_come_back_are_timed(scene):
     outcome = conclude_run(run, Reason.OPEN, datetime.now(UTC))
     assert outcome.client_gap is not None
     assert (outcome.client_gap.moves, outcome.client_gap.unknown, outcome.client_gap.not_back) == (5, 0, 0)
-    assert "clients were back after" in outcome_text(outcome, run)
+    assert "clients were away for" in outcome_text(outcome, run)
 
 
 def test_a_report_keeps_what_each_bundles_move_cost(scene):
@@ -159,7 +159,7 @@ def test_thousands_of_topics_are_sampled(scene):
     assert (client_gap.topics, client_gap.topics_measured) == (3000, client_gap_meter.MAX_TOPICS)
     assert client_gap.clients_back == client_gap.clients_before
     assert client_gap.clients_seconds is not None
-    assert "(10 of 3000 topics)" in client_gap.text
+    assert "on 10 of 3000 topics" in client_gap.text
     # Once before, and until they are back: a few times afterwards, but never all topics.
     assert truth.asked[move["bundle"]] < 100
 
@@ -180,7 +180,7 @@ def test_brokers_determine_how_many_bundles_are_under_way(scene, caplog, away, g
     scene.before_unloads(unloading)
     real = BundleMove.carry_out
 
-    async def outcome(move: BundleMove) -> MoveOutcome:
+    async def outcome(move: BundleMove) -> Any:
         ended = await real(move)
         under_way.discard(ended.bundle)
         return ended
@@ -199,7 +199,7 @@ def test_brokers_determine_how_many_bundles_are_under_way(scene, caplog, away, g
 def test_a_fixed_number_limits_the_adaptive_pace(scene, planned, present):
     given: list[tuple[int, bool]] = []
 
-    async def carry_out(*_: Any, concurrency: int, pace: AdaptivePace | None, **__: Any) -> list[MoveOutcome]:
+    async def carry_out(*_: Any, concurrency: int, pace: AdaptivePace | None, **__: Any) -> list[Any]:
         given.append((concurrency, pace is not None))
         return []
 

@@ -14,7 +14,7 @@ from pulsar_rebalancer.run.request import Validation
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.operators import CollectOperator, ValidateOperator
-from pulsar_rebalancer_airflow.suites import page_file
+from pulsar_rebalancer_airflow.suites import validation_page
 
 
 def collected(storage: ClusterStorage, state: MemoryState) -> StoragePath:
@@ -42,7 +42,7 @@ def test_says_what_was_found_about_whom_and_where_the_rest_lies(served, storage,
     said = "".join(capfd.readouterr())
 
     assert counts == {"quarantine": {"report_missing": 1}}
-    assert set(Validation.read(run).quarantined) == {broker}
+    assert set(Validation.read(run).quarantine_reasons) == {broker}
     (reason,) = pushed["findings"].pop("reasons")
     assert pushed["findings"] == {
         "cluster": CLUSTER,
@@ -58,7 +58,7 @@ def test_says_what_was_found_about_whom_and_where_the_rest_lies(served, storage,
     assert f"quarantine: report_missing x1 ({broker} error unreachable)" in said
     assert f"Full result: {run.uri}/validation.json" in said
     page = f"https://airflow.example/flow/pulsar_rebalancer/dags/pulsar_rebalance__{CLUSTER}/runs/manual__1/validation"
-    assert f"as a page: {page}/{run.name}" in said
+    assert f"; page: {page}/{run.name}" in said
 
 
 def test_the_log_has_nothing_of_great_expectations(served, storage, state):
@@ -101,7 +101,7 @@ def test_the_link_leads_to_the_page_once_there_is_one(tmp_path, monkeypatch):
 
     (link,) = operator.operator_extra_links
     assert link.get_link(operator, ti_key=key) == ""
-    page_file(StoragePath(operator.run)).write_bytes(b"<html>")
+    validation_page(StoragePath(operator.run)).write_bytes(b"<html>")
 
     assert link.get_link(operator, ti_key=key) == (
         "/flow/pulsar_rebalancer/dags/pulsar_rebalance__east/runs/manual__2026-11-21T12%3A00%3A00%2B00%3A00"

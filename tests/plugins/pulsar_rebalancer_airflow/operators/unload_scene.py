@@ -71,10 +71,10 @@ class UnloadScene:
 
     def before_unloads(self, act: Callable[[str], Any]) -> None:
         """Call this with the bundle before the brokers see a hop of its unload."""
-        real = self.cluster.unload_at
+        real = self.cluster.unload_via
 
-        def unload_at(at: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
+        def unload_via(at: int, namespace: str, hash_range: str, destination: str | None = None) -> Any:
             act(f"{namespace}/{hash_range}")
             return real(at, namespace, hash_range, destination)
 
-        self.monkeypatch.setattr(self.cluster, "unload_at", unload_at)
+        self.monkeypatch.setattr(self.cluster, "unload_via", unload_via)

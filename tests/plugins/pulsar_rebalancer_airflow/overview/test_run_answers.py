@@ -96,7 +96,7 @@ def balanced(session: Session, scene: Scene, at: datetime, verdict: Reason | Non
         ),
         (Reason.PAUSED, "refused", "at the gate (paused): A plan to move 4 bundles was not carried out: the cluster"),
         (Reason.REJECTED, "refused", "at the gate (rejected): A plan to move 4 bundles was not carried out: A person"),
-        (Reason.ON_HOLD, "refused", "at the gate (on_hold): A plan to move 4 bundles was not carried out: A vali"),
+        (Reason.ON_HOLD, "refused", "at the gate (on_hold): A plan to move 4 bundles was not carried out: A find"),
     ],
 )
 def test_a_plan_that_was_not_carried_out_is_not_done(session, tmp_path, verdict, state, said):
@@ -112,7 +112,7 @@ def test_in_mode_observe_only_a_person_who_asks_for_moves_is_refused(session, tm
     scene.run(JUST_NOW - timedelta(minutes=1))
     found, text = answered(session, balanced(session, scene, JUST_NOW, force=force))
     assert found == state
-    assert text.endswith("A run would move 4 bundles. Nothing is moved, because the mode is observe.")
+    assert text.endswith("A plan would move 4 bundles. Nothing is moved, because the mode is observe.")
 
 
 @pytest.mark.parametrize(("rolls", "state"), [(False, "done"), (True, "refused")])
@@ -203,7 +203,7 @@ def test_a_plan_that_was_accepted_continues_in_the_run_that_carries_it_out(sessi
     "message", ["no broker reports a bundle named acme/x", f"GET /brokers at a:1: 401. {Reason.UNAUTHORIZED.action}"]
 )
 def test_action_of_a_failure_is_said_once(message, monkeypatch):
-    monkeypatch.setattr(run_answers, "failure_of", lambda *_: ("collect", "unauthorized"))
+    monkeypatch.setattr(run_answers, "run_failure", lambda *_: ("collect", "unauthorized"))
     monkeypatch.setattr(run_answers, "read_xcom", lambda *_, **__: message)
     nothing: Any = None
 

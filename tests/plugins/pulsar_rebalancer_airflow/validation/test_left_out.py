@@ -24,7 +24,7 @@ def test_a_pattern_that_excludes_no_bundle_is_told(tmp_path):
     }
     found = [f for f in read_alone(sample, tmp_path) if f.reason == "unmatched_exclusion"]
     assert [(f.effect, f.detail) for f in found] == [
-        ("warn", f"{pattern!r} excludes none") for pattern in sample.settings["excluded_bundles"][2:]
+        ("warn", f"{pattern!r} matches no bundle") for pattern in sample.settings["excluded_bundles"][2:]
     ]
 
 
@@ -91,23 +91,26 @@ def all_spoiled(column, value, brokers=3, **settings):
 @pytest.mark.parametrize(
     ("sample", "expected"),
     [
-        (few(1), {"too_few_brokers": "1 of 1"}),
-        (few(0), {"too_few_brokers": "0 of 0"}),
-        (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3; left out: 2 excluded"}),
+        (few(1), {"too_few_brokers": "1 of 1 remain"}),
+        (few(0), {"too_few_brokers": "0 of 0 remain"}),
+        (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3 remain; left out: 2 excluded"}),
         (
             all_spoiled("report_age_seconds", 9000.0, 2),
-            {"too_few_brokers": "1 of 3; left out: 2 with an outdated or future report"},
+            {"too_few_brokers": "1 of 3 remain; left out: 2 with an outdated or future report"},
         ),
         (
             all_spoiled("host_samples", 0.0, host_usage_interval_minutes=2),
-            {"too_few_brokers": "0 of 3; left out: 3 just started; brokers that just started join after 4 min"},
+            {"too_few_brokers": "0 of 3 remain; left out: 3 just started; just-started brokers join after 4 min"},
         ),
-        (many({"cpu_usage": None}), {"too_many_quarantined": "4 left out, limit 2; left out: 4 with a bad value"}),
+        (
+            many({"cpu_usage": None}),
+            {"too_many_quarantined": "4 brokers quarantined, limit 2; left out: 4 with a bad value"},
+        ),
         (
             all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2),
             {
-                "too_many_quarantined": "3 left out, limit 2; left out: 3 with doubtful traffic",
-                "too_few_brokers": "0 of 3; left out: 3 with doubtful traffic",
+                "too_many_quarantined": "3 brokers quarantined, limit 2; left out: 3 with doubtful traffic",
+                "too_few_brokers": "0 of 3 remain; left out: 3 with doubtful traffic",
             },
         ),
     ],
@@ -173,7 +176,7 @@ def test_bundles_left_out_put_their_broker_in_doubt_when_they_carry_too_much(cha
     ("kept", "throughput", "topics", "said"),
     [
         (3, 1000.0, 4, ""),
-        (2, 1000.0, 4, "2 bundles for 3 brokers and 100% of the traffic; the largest: acme/shop/0x00000000_0x10000000"),
+        (2, 1000.0, 4, "2 bundles for 3 brokers, 100% of the traffic; busiest bundle: acme/shop/0x00000000_0x10000000"),
         (2, 1000.0, 1, ""),
         (2, 100.0, 4, ""),
         (1, math.inf, 4, ""),

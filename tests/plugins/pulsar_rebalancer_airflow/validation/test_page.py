@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 import pytest
 from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import Sample
 
-from pulsar_rebalancer_airflow.suites import page_file, validate
+from pulsar_rebalancer_airflow.suites import validate, validation_page
 
 MARKUP = "acme/\"'><script src=//evil.example/x.js>alert(1)</script>/0x00000000_0x10000000"
 TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "dl", "dt", "dd", "ul", "li"}
@@ -36,7 +36,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     sample.bundles += [{**sample.bundles[0], "bundle": f"{MARKUP}{n}"} for n in range(500)]
     run = sample.write(tmp_path_factory.mktemp("page"))
     validate(run)
-    text = page_file(run).read_bytes().decode()
+    text = validation_page(run).read_bytes().decode()
     assert len(text) < 200_000
     return Seen(text)
 

@@ -38,7 +38,7 @@ def test_results_are_kept_beside_the_run_and_nothing_elsewhere(tmp_path, monkeyp
     sample.bundles = [{**row, "msg_rate_in": math.nan} for row in sample.bundles for _ in range(10)]
     run = sample.write(tmp_path)
     validate(run)
-    assert (run / "validation").names() == ["brokers.json", "bundles.json", "cluster.json", "index.html"]
+    assert (run / "validation").entry_names() == ["brokers.json", "bundles.json", "cluster.json", "index.html"]
     results = (run / "validation" / "bundles.json").read_json()
     misses = [result for result in results if not result["success"]]
     assert len(misses) == 1

@@ -12,16 +12,16 @@ from tests.plugins.pulsar_rebalancer_airflow.validation.validation_sample import
 from pulsar_rebalancer.config.clusters_file import RunSettings
 from pulsar_rebalancer.config.settings import Settings
 from pulsar_rebalancer.run.request import RunRequest
-from pulsar_rebalancer.run.retention import Needs, maintain
+from pulsar_rebalancer.run.retention import NeededData, maintain_storage
 from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer_airflow.options import STORAGE_VARIABLE
 from pulsar_rebalancer_airflow.overview import run_answers
 from pulsar_rebalancer_airflow.overview.run_answers import stored_report
 from pulsar_rebalancer_airflow.plugin import PulsarRebalancerPlugin
-from pulsar_rebalancer_airflow.suites import page_file, page_path, report_path
+from pulsar_rebalancer_airflow.suites import page_path, report_path, validation_page
 
-NOTHING_NEEDED = Needs(frozenset(), frozenset())
+NOTHING = NeededData(frozenset(), frozenset())
 DAG, RUN = "pulsar_rebalance__east", "manual__2026-11-21T12:00:00+00:00"
 
 
@@ -29,7 +29,7 @@ def stored_run(root: Path, cluster: str = "east") -> StoragePath:
     run = ClusterStorage(str(root), cluster).new_run_folder(NOW)
     resolved = RunSettings(settings=Settings(), origins={})
     RunRequest(cluster=cluster, airflow_run_id=RUN, resolved=resolved, collected_at=NOW).write(run)
-    page_file(run).write_bytes(f"<h1>{cluster}</h1>".encode())
+    validation_page(run).write_bytes(f"<h1>{cluster}</h1>".encode())
     return run
 
 
@@ -97,16 +97,16 @@ def test_nobody_gets_the_page_of_a_dag_that_is_not_theirs(server, root):
 def test_a_link_out_of_the_root_is_not_followed(root, tmp_path):
     run, elsewhere = stored_run(root), tmp_path / "secret.html"
     elsewhere.write_text("secret")
-    page = tmp_path / page_file(run).uri
+    page = tmp_path / validation_page(run).uri
     page.unlink()
     page.symlink_to(elsewhere)
 
-    assert run_answers.stored_page(str(root), DAG, RUN, run.name) is None
+    assert run_answers.stored_validation_page(str(root), DAG, RUN, run.name) is None
 
 
 def later(root: Path, days: int) -> None:
     """Daily upkeep, so many days after the run."""
-    maintain(ClusterStorage(str(root), "east"), Settings(), NOTHING_NEEDED, NOW + timedelta(days=days), dry_run=False)
+    maintain_storage(ClusterStorage(str(root), "east"), Settings(), NOTHING, NOW + timedelta(days=days), dry_run=False)
 
 
 def test_the_page_of_a_run_whose_folder_was_compacted_is_there_as_long_as_the_history(server, root):

@@ -10,7 +10,7 @@ from pulsar_rebalancer.decide.run_input import RunInput
 from pulsar_rebalancer.decide.run_plan import replan
 from pulsar_rebalancer.errors import PlanError
 from pulsar_rebalancer.orders.manual_plans import Drain, Drains
-from pulsar_rebalancer.reasons import Reason, counts_text
+from pulsar_rebalancer.reasons import Reason, reasons_text
 from pulsar_rebalancer.run.bundle_columns import BundleSample
 from pulsar_rebalancer.run.plan import Summary
 from pulsar_rebalancer.run.tables import Measure
@@ -35,7 +35,7 @@ def decided(snapshots: Snapshots, drains: Drains) -> Summary:
     read = RunInput.read(run.uri)
     fired: Any = {"destination": "c:1", "source_score": 15.0, "destination_score": 10.0, "gap": 5.0, "fired": True}
     pair = Decision("b:1", Reason.FIRED, 0, **fired)
-    return plan_files.write_run(read, planned(read, [pair], [strategy(name(5))]))
+    return plan_files.write_run_plan(read, planned(read, [pair], [strategy(name(5))]))
 
 
 def approved(snapshots: Snapshots, shown: Summary, drains: Drains) -> dict[str, str]:
@@ -85,7 +85,7 @@ def test_overruling_of_a_drain_outlasts_an_approval(tmp_path, prepare, overrule,
     found = approved(snapshots, shown, marks(overrule))
     assert {found[name(1)], found[name(2)]} == {"b:1", "c:1"}
     # Marked anew since, with nothing overruled: what holds now holds.
-    with pytest.raises(PlanError, match=rf"{counts_text({Reason(reason): 2})}.*not_whole"):
+    with pytest.raises(PlanError, match=rf"{reasons_text({Reason(reason): 2})}.*not_whole"):
         approved(snapshots, shown, marks())
 
 

@@ -131,10 +131,7 @@ def test_a_drain_waits_for_the_grace_period_unless_that_is_overruled(snapshots):
 
     held, leaving = served(snapshots, a=DRAIN), served(snapshots, a=at_once)
 
-    assert (held.drain_progress["a:1"].bundles_left, held.drain_progress["a:1"].stay["recently_unloaded"]) == (
-        1,
-        1,
-    )
+    assert (held.drain_progress["a:1"].bundles_left, held.drain_progress["a:1"].stay["recently_unloaded"]) == (1, 1)
     assert leaving.drain_progress["a:1"].moving == 2
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tests.include.pulsar_rebalancer.decide.snapshots import Snapshots, name
 
-from pulsar_rebalancer.decide.planning import Plan, Sources, plan
+from pulsar_rebalancer.decide.planning import Plan, ProposalSources, plan
 from pulsar_rebalancer.decide.sources.returns import return_proposal
 from pulsar_rebalancer.isolation import IsolationPolicy, Policies
 from pulsar_rebalancer.reasons import Reason
@@ -31,8 +31,8 @@ def brought_back(tmp_path: Path, **given: Any) -> tuple[Plan | None, dict[str, s
     wanted = return_proposal(snapshot, bundles, home, "o")
     if wanted is None:
         return None, {}
-    brokers = snapshot.brokers_without({})
-    made = plan(Sources(fallback=lambda: wanted), snapshot.settings, snapshot.policies, brokers)
+    brokers = snapshot.read_broker_samples({})
+    made = plan(ProposalSources(fallback=lambda: wanted), snapshot.settings, snapshot.policies, brokers)
     return made, {move.bundle: str(move.destination if move.is_taken else move.reason) for move in made.moves}
 
 
@@ -44,7 +44,7 @@ def test_bundles_go_home(tmp_path):
     assert [(move.pair, move.rank) for move in made.moves] == [(-2, 0), (-2, 2), (-1, 1)]
     assert [(each.source, each.pair, each.target) for each in made.decisions] == [("a:1", -2, 40.0), ("b:1", -1, 20.0)]
     assert {each.reason for each in made.decisions} == {Reason.GIVE_BACK}
-    assert (made.sentence, made.source_traffic) == ("Brought back: bundles of c:1", {"a:1": 40.0, "b:1": 37.0})
+    assert (made.sentence, made.source_traffic) == ("Bundles return to c:1", {"a:1": 40.0, "b:1": 37.0})
 
 
 def test_the_parts_of_a_bundle_go_where_it_was(tmp_path):

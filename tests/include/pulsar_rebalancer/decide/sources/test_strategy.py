@@ -19,7 +19,7 @@ from pulsar_rebalancer.state import (
     HitRules,
     ShedderState,
     StrategyState,
-    samples_at,
+    new_hit_samples,
 )
 from pulsar_rebalancer.strategies.sample import COUNTED, CandidateMove, ClusterSample, Decision, Profile, SheddingResult
 from pulsar_rebalancer.strategies.shedders import registry
@@ -56,11 +56,12 @@ def test_a_forced_run_acts_without_hits_and_they_must_be_earned_again_once_it_is
     assert any(move.is_taken for move in answer.moves)
     assert answer.strategy_state == KEPT
     at = datetime(2026, 4, 1, tzinfo=UTC)
-    stored = DecisionState(strategy_state=answer.strategy_state.document(), restarts=samples_at(answer.used_scores, at))
-    done = stored.without_restarts()
+    samples = new_hit_samples(answer.used_scores, at)
+    stored = DecisionState(strategy_state=answer.strategy_state.document(), restarts=samples)
+    done = stored.with_hits_reset()
     assert StrategyState.parse(done.hits, done.strategy_state) == StrategyState(ShedderState(loads={"a:1": 0.5}))
     assert done.samples == {"a:1": (0.9, at), "b:1": (0.1, at), "c:1": (0.2, at)}
-    assert done.without_restarts() == done
+    assert done.with_hits_reset() == done
 
 
 def test_a_sample_too_soon_sheds_nothing_and_changes_nothing():

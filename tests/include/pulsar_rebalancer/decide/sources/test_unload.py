@@ -126,7 +126,8 @@ def test_a_plan_without_effect_says_why_until_when_and_what_may_be_overruled(sna
     run = snapshots.storage.run_folder(summary.plan_id)
     assert run is not None
     again = summary.collected_at + timedelta(minutes=29)
-    why = f"1 moved recently and may move again at {again:%H:%M} UTC. To move these bundles now, overrule grace_period."
+    why = f"all bundles stay (1 moved recently); bundles moved recently may move again at {again:%H:%M} UTC."
+    why += " To move bundles anyway, overrule grace_period."
     assert plan_document(summary, run, {})["no_effect"] == why
 
 
@@ -166,7 +167,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         "  score of b:1: 1.0 -> 22.1",
         "  score of a:1: 21.1 -> 0.0",
         "  disturbed: 42 topics, 63 producers, 84 consumers",
-        "  last time: clients were back after a median of 3.1 s, at most 3.1 s; after 1 of 2 moves, some clients had "
+        "  last time: clients were away for a median of 3.1 s and at most 3.1 s; after 1 of 2 moves, some clients had "
         "not reconnected (known for 2 of 21 bundles)",
         "To carry out this plan before 2026-11-22T13:00:00+00:00: "
         f'airflow dags trigger the_dag --conf \'{{"plan": "{summary.hash}"}}\'',
@@ -185,7 +186,7 @@ def test_a_plan_says_what_goes_what_stays_and_how_brokers_would_be_loaded(tmp_pa
         "last_seconds": {name(2): 3.12},
         "folder": run.uri,
     }
-    assert "  last time: not known: no move of these bundles was measured" in plan_text(summary, run, "the_dag", {})
+    assert "  last time: no move of these bundles was measured" in plan_text(summary, run, "the_dag", {})
     assert (summary.base_seq, summary.counting, summary.bundles_taken, summary.waves) == (7, "by_hand", 21, 1)
     assert (summary.pairs, summary.pairs_over, summary.pairs_fired, summary.hits) == (0, 0, 0, (0, 0))
 
@@ -253,5 +254,5 @@ def test_plan_names_requester_and_approver(snapshots: Snapshots) -> None:
     assert summary.by_hand is not None
     assert (summary.by_hand.by, summary.by_hand.approved_by) == ("ada", "bob")
     (decision,) = (run / "plan" / "decisions.parquet").read_table().to_pylist()
-    assert decision["explanation"].startswith("ada asked to unload, because: disk; approved by bob (until five)")
+    assert decision["explanation"].startswith("ada asked to unload (reason: disk); approved by bob (until five)")
     assert decision["fired"]

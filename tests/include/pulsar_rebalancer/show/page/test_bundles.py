@@ -26,11 +26,11 @@ def test_a_broker_shows_its_bundles_and_a_pair_that_has_not_fired_says_its_hits(
     assert answer.all == 10
     assert {each.broker for each in answer.bundles} == {broker(0)}
     assert answer.bundles[0].why.startswith(f"No rule keeps the bundle, but {broker(0)} sheds nothing. The gap ")
-    assert "hit 1 of " in answer.bundles[0].why.lower()
+    assert "Hits: 1 of " in answer.bundles[0].why
     assert answer.bundles[0].reason == ""
     (colder, *_) = found(scene, broker(3)).bundles
     assert colder.why == (
-        f"No rule keeps the bundle, but {broker(3)} sheds nothing: its partner {broker(0)} is hotter."
+        f"No rule keeps the bundle, but {broker(3)} sheds nothing, because its partner {broker(0)} is hotter."
     )
 
 

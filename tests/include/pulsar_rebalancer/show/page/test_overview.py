@@ -148,7 +148,7 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
     assert ended is not None
     assert (ended.folder, ended.client_gap) == (
         folder.name,
-        "Clients were back after a median of 1.2 s, at most 1.2 s; for 1 of 4 moves, clients could not be counted.",
+        "Clients were away for a median of 1.2 s and at most 1.2 s; for 1 of 4 moves, clients could not be counted.",
     )
     assert [move.client_gap for move in ended.moves] == [
         "client gap unknown: the bundle has no known owner",
@@ -156,9 +156,9 @@ def test_a_plan_says_for_how_long_clients_were_away(tmp_path):
     ]
     assert unknown is not None
     assert known is not None
-    assert unknown.client_gap == "The last time: not known: no move of these bundles was measured."
+    assert unknown.client_gap == "Last moves: no move of these bundles was measured."
     assert {move.client_gap for move in unknown.moves} == {""}
-    assert known.client_gap.startswith("The last time: after 1 of 1 move, some clients had not reconnected")
+    assert known.client_gap.startswith("Last moves: after 1 of 1 move, some clients had not reconnected")
     assert {move.planned.bundle: move.client_gap for move in known.moves if move.client_gap} == {
         bundles[0]: "last time, 2 of 5 clients had not reconnected after 15.0 s"
     }

@@ -146,7 +146,7 @@ TOO_OLD = "The limit is 180 s, and the run ended 20 s after its sample."
     ("mode", "verdict", "state", "said"),
     [
         ("auto", None, "moved", "Moved 4 bundles, each verified on its new broker."),
-        ("observe", None, "would move", "A run would move 4 bundles. Nothing is moved, because the mode is observe."),
+        ("observe", None, "would move", "A plan would move 4 bundles. Nothing is moved, because the mode is observe."),
         ("auto", Reason.SETTINGS_CHANGED, "held back", f"{NOT_CARRIED_OUT}{Reason.SETTINGS_CHANGED.meaning}"),
         ("auto", Reason.PLAN_TOO_OLD, "held back", f"{NOT_CARRIED_OUT}{Reason.PLAN_TOO_OLD.meaning} {TOO_OLD}"),
     ],

@@ -45,7 +45,7 @@ def test_a_run_whose_moves_failed_says_so_and_who_asked_for_it(tmp_path):
 
     (event,) = make_timeline(made.storage, made.settings, NOW).events
 
-    assert (event.kind, event.text) == ("failed", "3 bundles moved, 1 move or split failed")
+    assert (event.kind, event.text) == ("failed", "3 bundles moved, 1 action failed")
 
 
 def test_a_slow_storage_is_read_bit_by_bit(tmp_path):

@@ -151,19 +151,20 @@ TWO_PAIRS = [broker("b1", 80, 20000), broker("b2", 30, 2000), broker("b3", 75, 2
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "reasons", "sentence"),
+    ("low", "high", "reasons", "found"),
     [
-        (15, 40, ["hit_count", "hit_count", "no_partner"], "2 of 2 pairs differ by 15 points or more, 6 of 8 low"),
-        (40, 49, ["hit_count", "hit_count", "no_partner"], "2 of 2 pairs differ by 40 points or more, 6 of 8 low"),
-        (45, 49, ["hit_count", "balanced", "no_partner"], "1 of 2 pairs differ by 45 points or more, 4 of 8 low"),
+        (15, 40, ["hit_count", "hit_count", "no_partner"], ("2 of 2 pairs", 6)),
+        (40, 49, ["hit_count", "hit_count", "no_partner"], ("2 of 2 pairs", 6)),
+        (45, 49, ["hit_count", "balanced", "no_partner"], ("1 of 2 pairs", 4)),
     ],
 )
-def test_the_sentence_says_how_many_pairs_are_at_a_threshold_and_how_far_their_hits_are(low, high, reasons, sentence):
+def test_the_sentence_says_how_many_pairs_are_at_a_threshold_and_how_far_their_hits_are(low, high, reasons, found):
     settings = Settings(low_threshold=low, high_threshold=high, hit_count_high=3)
     state = ShedderState(hits={"b1": HitCount(1, 3), "b3": HitCount(0, 5)})
     result = profile_of(settings).shed(sample([*TWO_PAIRS, broker("b5", 50)], [], settings), state)
     assert [row.reason for row in result.decisions] == reasons
-    assert result.sentence == f"{sentence} hits, 2 of 3 high hits, 0 fired"
+    hits = f"most hits of a pair: {found[1]} of 8 low, 2 of 3 high"
+    assert result.sentence == f"{found[0]} differ by {low} points or more; {hits}; 0 pairs fired"
 
 
 def test_brokers_that_a_policy_reserves_are_paired_among_themselves():

@@ -10,7 +10,7 @@ from tests.vectors.rows import broker, bundle, completed, sample
 
 from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.tables import Measure
-from pulsar_rebalancer.state import HitCount, HitRules, Learned, LearnedBroker, ShedderState
+from pulsar_rebalancer.state import HitCount, HitRules, LearnedBroker, LearnedValues, ShedderState
 from pulsar_rebalancer.strategies.learning import BundleSums, LearningResult
 from pulsar_rebalancer.strategies.sample import ClusterSample, SheddingResult
 from pulsar_rebalancer.strategies.shedders import avg_shedder
@@ -47,7 +47,7 @@ def scene(loads, *, residuals=None, bundles=None, brokers=None, own=None, bottle
         for name, carried in loads.items()
     }
     known = {name: LearnedBroker(50, residuals.get(name, 0), 0, 4) for name in loads}
-    learned = Learned(50, 0.01, 0.0, 25.0, known, bottleneck, persistence=persistence)
+    learned = LearnedValues(50, 0.01, 0.0, 25.0, known, bottleneck, persistence=persistence)
     settings = validate({"strategy": "GainShedder", "strategy_settings": {"min_gain": 20} | (own or {})}, label="test")
     rows = [broker(name, usage, rate=100 * usage, **(brokers or {}).get(name, {})) for name, usage in cpu.items()]
     return replace(sample(rows, held, settings), learning=LearningResult(learned, sums), **more)
@@ -83,8 +83,8 @@ def test_the_best_bundle_moves_first_and_each_other_has_a_reason():
     assert {name: reason for name, reason in reasons(result).items() if reason is not Reason.TAKEN} == passed_over
     pair = result.decisions[0]
     assert pair.explanation == (
-        "hot is 41.1 points above cold, 8 low and 2 high hits. t/n/hot-1 to cold: loads go from "
-        "+23 and -18 to +7 and -2 points off the mean; gain 803, price 30"
+        "hot is 41.1 points above cold, 8 low and 2 high hits. Best move: t/n/hot-1 to cold; "
+        "points from the mean: +23 and -18 before, +7 and -2 after; gain 803, price 30"
     )
     assert (pair.reason, pair.target) == (Reason.FIRED, 2000)
     # All three brokers were part of a move.
@@ -154,7 +154,7 @@ def test_where_memory_decides_it_says_so_and_acts_as_avg_shedder():
     assert result.sentence.endswith("[memory_decides]")
     assert result.state.learned == given.learning.learned
     forced = replace(given, counting=HitRules(counts=False, reason=Reason.FORCED), forced=True, force_threshold=10)
-    assert shed(forced, hits).state.learned == Learned()
+    assert shed(forced, hits).state.learned == LearnedValues()
 
 
 def test_a_gap_between_samples_takes_the_hits():

@@ -89,7 +89,7 @@ test("the buttons of a DAG that is paused in Airflow are disabled, with the reas
     ...{ plan: PLAN, drains: [{ broker: "b:1" }] },
   });
   const all = [...offered(given, PAGE), ...manual(given, PAGE)];
-  const why = (dag) => `${dag} is paused in Airflow: its buttons work again when it is unpaused.`;
+  const why = (dag) => `${dag} is paused in Airflow. Unpause the DAG to use its buttons.`;
   const off = all.map((act) => [act.name, disabled(act, given)]).filter(([, reason]) => reason);
   assert.deepEqual(off, [
     ...["Approve", "Reject"].map((name) => [name, why(QUESTION.dag)]),
@@ -100,7 +100,7 @@ test("the buttons of a DAG that is paused in Airflow are disabled, with the reas
 test("nothing is approved or carried out while the DAG that would do it is paused in Airflow", () => {
   const acts = { control: "c", rebalance: "r", question: { ...QUESTION, until: "2026-03-05T13:00:00Z" } };
   const given = view({ ...acts, by_hand: "h", paused_dags: [NONE.carries_out] }, { plan: PLAN });
-  const why = `${NONE.carries_out} is paused in Airflow: its buttons work again when it is unpaused.`;
+  const why = `${NONE.carries_out} is paused in Airflow. Unpause the DAG to use its buttons.`;
   const off = [...offered(given, PAGE), ...carryOut(given, "h", NOW)].filter((each) => disabled(each, given));
   assert.deepEqual(off.map((each) => [each.name, disabled(each, given)]), [["Approve", why], ["Carry out", why]]);
 });
@@ -126,7 +126,7 @@ test("nothing is approved or carried out while the gate is closed, nor released 
   assert.deepEqual(byHand, ["Unload", "Drain", "Fill", "Split"].map((name) => [name, rolls]));
   assert.equal(
     pausedText("pulsar_roll__a"),
-    "pulsar_roll__a is paused in Airflow: rolling restarts start and continue when it is unpaused.",
+    "pulsar_roll__a is paused in Airflow. Unpause the DAG to start or continue a rolling restart.",
   );
 });
 
@@ -239,14 +239,14 @@ test("an answer names the plan in question, and needs no reason", () => {
     const { hint, optional } = act("Approve", { question }, given);
     assert.ok(
       hint.startsWith(
-        "Total: 2 bundles with 1.0 KiB/s; 1 topic and 2 clients reconnect. " +
+        "Total: 2 bundles with 1.0 KiB/s; 2 clients of 1 topic must reconnect. " +
           "Range 30.0, predicted 5.0. Answer by ",
       ),
       hint,
     );
     assert.equal(optional, true);
   }
-  const unseen = /^Its bundles cannot be shown, so it can only be rejected\. Answer by /;
+  const unseen = /^The plan's bundles cannot be shown, so the plan can only be rejected\. Answer by /;
   assert.match(act("Reject", { question }).hint, unseen);
 });
 

@@ -29,24 +29,24 @@ test("a pair fires so many seconds after the sample, unless nobody knows", () =>
 
 test("a plan says what moves and who reconnects", () => {
   const plan = { bundles: 2, splits: [], traffic: 2048, measure: "msg_throughput", topics: 1, clients: 3 };
-  assert.equal(amounts(plan), "Total: 2 bundles with 2.0 KiB/s; 1 topic and 3 clients reconnect.");
+  assert.equal(amounts(plan), "Total: 2 bundles with 2.0 KiB/s; 3 clients of 1 topic must reconnect.");
   assert.match(amounts({ ...plan, measure: "msg_rate" }), /2,048 msg\/s/);
   const planned = { bundle: "a/b/0x00_0x40", broker: "b:1", positions: [16, 4096], shares: [0.5, 0.25, 0.25] };
   const split = { planned: { ...planned, unload: true }, why: "5 topics, more than 4", topics: 1, clients: 3 };
   const split_only = { ...plan, bundles: 0, splits: [split] };
-  assert.equal(amounts(split_only), "Total: 1 bundle split permanently; 1 topic and 3 clients reconnect.");
+  assert.equal(amounts(split_only), "Total: 1 bundle split permanently; 3 clients of 1 topic must reconnect.");
   assert.equal(
     splitText(split),
-    "Split a/b/0x00_0x40 on b:1 (5 topics, more than 4) at 0x00000010, 0x00001000 into 50 %, 25 %, 25 %; " +
-      "1 topic and 3 clients reconnect.",
+    "Split a/b/0x00_0x40 on b:1 (5 topics, more than 4) at 0x00000010, 0x00001000 into 50 %, 25 %, 25 % of its " +
+      "traffic; 3 clients of 1 topic must reconnect.",
   );
-  assert.match(splitText({ ...split, planned: { ...planned, unload: false } }), /; nobody reconnects\.$/);
+  assert.match(splitText({ ...split, planned: { ...planned, unload: false } }), /; no client reconnects\.$/);
 });
 
 test("a plan without moves says what carrying it out does", () => {
   const nothing = { bundles: 0, splits: [] };
   assert.equal(amounts({ ...nothing, has_effect: false }), "No bundle moves.");
-  assert.match(amounts({ ...nothing, has_effect: true }), /Once carried out, the drained brokers get no bundles/);
+  assert.match(amounts({ ...nothing, has_effect: true }), /carried out, the drained brokers get no more bundles/);
 });
 
 test("a plan shows its verdict, or how far it is once the gate has opened", () => {
@@ -83,7 +83,7 @@ test("moves have their reason once if it is the same, else each its own", () => 
     const columns = all("th", drawn).filter(({ textContent }) => textContent === "reason").length;
     return [columns, all("p", drawn).map(({ textContent }) => textContent)];
   };
-  const total = "Total: 2 bundles with 0 msg/s; 1 topic and 1 client reconnect. Range 87.0, predicted 24.0.";
+  const total = "Total: 2 bundles with 0 msg/s; 1 client of 1 topic must reconnect. Range 87.0, predicted 24.0.";
   assert.deepEqual(reasons("62 points apart", "62 points apart"), [0, [total, "62 points apart"]]);
   assert.deepEqual(reasons("62 points apart", "drained by ada"), [1, [total]]);
 });
@@ -97,8 +97,8 @@ test("a move has its outcome and the time that it took", () => {
 test("a drained broker says what is left of its bundles", () => {
   const drain = { bundles: 3, moving: 3, gone: 0, left: [], more: 0 };
   assert.equal(left({ ...drain, bundles: null }), "its bundles are not known yet.");
-  assert.equal(left({ ...drain, bundles: 0 }), "no bundle is left.");
-  assert.equal(left({ ...drain, left: [{}], more: 1 }), "2 of 3 bundles left:");
+  assert.equal(left({ ...drain, bundles: 0 }), "no bundle remains.");
+  assert.equal(left({ ...drain, left: [{}], more: 1 }), "2 of 3 bundles remain:");
   assert.equal(left(drain), "3 bundles leave with this run.");
   assert.equal(left({ ...drain, moving: 1 }), "1 bundle leaves with this run.");
   assert.equal(left({ ...drain, moving: 0 }), "3 bundles just arrived; a later run moves them.");
