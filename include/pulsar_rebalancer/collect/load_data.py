@@ -82,12 +82,12 @@ class BrokerMetrics:
 
 def read_metrics(metrics: Sequence[Mapping[str, JsonValue]]) -> BrokerMetrics:
     """Parse a response to `broker-stats/metrics`, computed for each request (BrokerLoadData.toMetrics)."""
-    percents = _group(metrics, "brk_lb_cpu_usage")
-    average = _group(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
+    percents = _find(metrics, "brk_lb_cpu_usage")
+    average = _find(metrics, "brk_lb_resource_usage", feature="max_ema") or {}
     return BrokerMetrics(
         None if percents is None else {field: as_float(percents.get(name)) for field, name in _USAGE_METRICS.items()},
         as_float(average.get("brk_lb_resource_usage")),
-        as_float((_group(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
+        as_float((_find(metrics, "jvm_start_time") or {}).get("jvm_start_time")),
     )
 
 
@@ -128,7 +128,7 @@ def are_other_brokers_stats(stats_bundles: Collection[str], owned_bundles: Colle
     return len(theirs) > 1 and bool(mine) and mine.isdisjoint(theirs)
 
 
-def _group(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
+def _find(metrics: Sequence[Mapping[str, JsonValue]], name: str, **dimensions: str) -> Mapping[str, JsonValue] | None:
     for group in metrics:
         values, labels = _as_mapping(group.get("metrics")), _as_mapping(group.get("dimensions"))
         if name in values and dimensions.items() <= labels.items():

@@ -148,7 +148,7 @@ def roll_text(shown_restarts: ShownRestarts, reason: str, dag_id: str) -> str:
     lines += [f"The rolling restart would be refused now: {shown_restarts.refused}."] if shown_restarts.refused else []
     lines += [f"First, the rolling restart would wait for {shown_restarts.waits}."] if shown_restarts.waits else []
     bundles_move_twice = f"{number_of(shown_restarts.moves_twice, 'bundle')} move twice: to other brokers and back"
-    total = f"About {shown_restarts.minutes:.0f} minutes in total plus the restarts themselves; {bundles_move_twice}."
+    total = f"About {shown_restarts.minutes:.0f} minutes, not counting the restarts; {bundles_move_twice}."
     how = f"Nothing was done. To start the rolling restart, trigger {dag_id} with plan {shown_restarts.plan}"
     return "\n".join(
         [f"Rolling restart of {number_of(len(shown_restarts.restarts), 'broker')}: {reason}", *lines, total, how]

@@ -204,7 +204,7 @@ class Reason(StrEnum):
         "The brokers have not measured their load again since the last counted sample.")
     GAP = ("gap", WARN, Trait.NONE,
         "Hits restart at zero, because the last counted sample is too old, in the future, or from another strategy.",
-        "Unless you changed the strategy, find out why runs are missing, or check the workers' clocks.")
+        "If you did not change the strategy, find out why runs are missing, or check the workers' clocks.")
     FORCED = ("forced", VERDICT, Trait.NONE,
         "A forced run does not wait for hits, and does not count hits.")
     OTHER_THRESHOLDS = ("other_thresholds", VERDICT, Trait.NONE,
@@ -343,7 +343,7 @@ class Reason(StrEnum):
         "The gate is open: the plan will be carried out.")
     BLOCKED = ("blocked", VERDICT, Trait.NONE,
         "Validation stopped the run.",
-        "See the run's findings with the effect block.")
+        "See the run's findings whose effect is `block`.")
     UNFINISHED = ("unfinished", VERDICT, Trait.NONE,
         "The run ended before it reached the gate.",
         "See the log of the failed task.")

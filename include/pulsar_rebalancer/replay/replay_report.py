@@ -204,7 +204,7 @@ def _time_chart(outcomes: Sequence[VariantOutcome]) -> str:
     unloads.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
     unloads.set_xlabel("time, UTC")
     figure.legend(*ranges.get_legend_handles_labels(), loc="outside upper center", ncols=len(outcomes), fontsize=8)
-    return svg(figure, "time", "Range and unloads over time, as recorded and replayed.")
+    return svg(figure, "time", "Score range and unloads over time, as recorded and replayed.")
 
 
 def _insert_gaps(minutes: Ints, values: Floats) -> tuple[Times, Floats]:

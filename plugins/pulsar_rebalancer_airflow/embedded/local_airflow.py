@@ -239,7 +239,7 @@ class LocalAirflow:
     def _log_in(self) -> None:
         """Log in, but only to the server started here, so that no other program on the port receives the password."""
         if not self._processes.is_listening(self.home.port):
-            raise MakeRunError(f"another program uses Airflow's port {self.home.port}: repeat the command")
+            raise MakeRunError(f"another program took port {self.home.port}; run the command again")
         login = {"username": "admin", "password": self.password}
         answer = self._send_request("POST", "/auth/token", json=login)
         if answer.is_error:

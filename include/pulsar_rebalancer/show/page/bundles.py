@@ -117,7 +117,7 @@ class _StayExplainer:
             return ""
         values = row["traffic"], pair["traffic_taken"], pair["target"]
         own, taken, target = (amount_text(Measure(row["measure"]), value) for value in values)
-        return f"The bundle carries {own}. The bundles that move carry {taken} of the {target} that should move."
+        return f"This bundle carries {own}. The chosen bundles carry {taken} of the {target} that should move."
 
     def _why_no_move_needed(self, broker: str) -> str:
         pair = self.pair_by_broker.get(broker)

@@ -41,7 +41,7 @@ def test_a_bundle_that_did_not_fit_says_with_which_numbers(tmp_path: Path) -> No
     moved = {move.bundle for move in read_moves(folder)}
     bundles = {each.bundle: each for each in found(scene, broker(0)).bundles}
     (large,) = [each for each in bundles.values() if each.reason == Reason.OVER_REMAINING][:1]
-    assert large.why.startswith(f"{Reason.OVER_REMAINING.meaning} The bundle carries ")
+    assert large.why.startswith(f"{Reason.OVER_REMAINING.meaning} This bundle carries ")
     assert " that should move." in large.why
     assert moved & bundles.keys()
     assert all(bundles[name].reason == Reason.MOVED for name in moved & bundles.keys())
