@@ -62,7 +62,7 @@ class Rates:
         """Return the sum of the bundles' rates for each broker. Bundles without an owner are left out."""
         return Rates(*(sum_by_broker(column, owner, broker_count) for column in self.columns))
 
-    def scale(self, factor: Floats) -> Rates:
+    def scaled(self, factor: Floats) -> Rates:
         """Return the rates with each entry multiplied by its factor."""
         return Rates(*(column * factor for column in self.columns))
 

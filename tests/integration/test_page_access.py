@@ -195,7 +195,7 @@ def test_acting_wants_what_triggering_the_dag_wants(
     # Whoever may make plans is told that nothing carries them out, also without the right to that DAG.
     with create_session() as session:
         session.merge(DagModel(dag_id="pulsar_rebalance__east", is_paused=True))
-    with mock.patch.object(airflow_facts, "may", lambda _, dag_id, *_more: "rebalance" not in dag_id):
+    with mock.patch.object(airflow_facts, "may_use", lambda _, dag_id, *_more: "rebalance" not in dag_id):
         assert (acts("VIEWER")["rebalance"], acts("VIEWER")["carries_out"]) == ("", "pulsar_rebalance__east")
         assert acts("VIEWER")["paused_dags"] == [*paused, "pulsar_rebalance__east"]
 

@@ -143,7 +143,7 @@ class PulsarSettings(BaseModel):
         180,
         ge=0,
         alias="loadBalanceSheddingDelayInSeconds",
-        description="TransferShedder: seconds after a broker's last unload during which its reports are ignored",
+        description="TransferShedder: seconds after a broker's last unload during which nothing is shed",
     )
     load_data_ttl_seconds: float = Field(
         1800,

@@ -125,7 +125,7 @@ class Reason(StrEnum):
         "A value in a load report is missing, malformed, negative, or higher than any machine can reach.",
         "Check the broker's version and report.")
     LOAD_IN_DOUBT = ("load_in_doubt", QUARANTINE, Trait.NONE,
-        "The resource that sets the broker's score has no limit, or its usage is more than twice the limit.",
+        "A resource that counts for the broker's score has no limit, or its usage is more than twice its limit.",
         "Check CPU quota, memory settings and loadBalancerOverrideBrokerNicSpeedGbps.")
     TRAFFIC_IN_DOUBT = ("traffic_in_doubt", QUARANTINE, Trait.NONE,
         "The bundles that validation left out carry more than a quarter of the broker's traffic.",

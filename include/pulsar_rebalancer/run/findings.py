@@ -210,7 +210,7 @@ def blocking_findings(findings: Iterable[Finding], samples: Mapping[str, float],
         detail = f"{number_of(total, 'broker')} quarantined, limit {settings.max_quarantined_brokers}{why}"
         blocking.append(Finding(reason=Reason.TOO_MANY_QUARANTINED, detail=detail))
     if judged < 2:
-        blocking.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)} remain{why}"))
+        blocking.append(Finding(reason=Reason.TOO_FEW_BROKERS, detail=f"{judged} of {len(samples)} usable{why}"))
     return blocking
 
 

@@ -23,7 +23,7 @@ NOTHING_RESTARTED = "No broker has been restarted yet."
 STOPPED_IN = {
     Phase.WAITING: "{} keeps its bundles, because its turn has not begun.",
     Phase.DRAINING: "{} is released. Bundles that have left this broker stay where they are.",
-    Phase.RESTARTING: "{} is released if its restart is done; otherwise it stays drained. Bundles stay where they are.",
+    Phase.RESTARTING: "{} is released if it is up again; otherwise it stays drained. Bundles stay where they are.",
     Phase.RETURNING: "{} is up. Bundles that have not returned to this broker stay where they are.",
 }
 """What happens to the current broker if the rolling restart is stopped, by phase; {} is the broker."""

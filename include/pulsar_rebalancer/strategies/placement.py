@@ -163,7 +163,7 @@ class LeastResourceUsageWithWeight:
         # Drop averages of brokers that are gone, as Pulsar does when the list of active brokers changes.
         self._others = {b: old for b, old in state.averages.items() if b in sample.all_brokers.names and b not in usage}
         self._rows = CandidatesCache(lambda brokers: np.array([self._row_of[broker] for broker in brokers], int))
-        self._cache = CandidatesCache(self._eligible_brokers)
+        self._cache = CandidatesCache(self._eligible_by_call)
 
     @cached_property
     def _is_counted_in_full(self) -> npt.NDArray[np.bool_]:
@@ -174,7 +174,7 @@ class LeastResourceUsageWithWeight:
         """Update the candidates' averages, and return those that are eligible (see `candidates_below_average`)."""
         return self._step(candidates)[0] if isinstance(candidates, SubsetView) else next(self._cache.get(candidates))
 
-    def _eligible_brokers(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
+    def _eligible_by_call(self, candidates: Sequence[str]) -> Iterator[Sequence[str]]:
         while True:
             eligible, has_settled = self._step(candidates)
             yield eligible
@@ -212,15 +212,15 @@ class ExtensibleLeastResourceUsageWithWeight(StatelessPlacement):
         self._averages = {broker: np.nan if average is None else average for broker, average in averages.items()}
         self._difference = sample.settings.usage_difference / 100
         self._of_each = CandidatesCache(self._reported_averages)
-        self._cache = CandidatesCache(self._eligible_brokers)
+        self._cache = CandidatesCache(self._below_average)
 
     def eligible_brokers(self, bundle: str, candidates: Sequence[str]) -> Sequence[str]:
-        return self._eligible_brokers(candidates) if isinstance(candidates, SubsetView) else self._cache.get(candidates)
+        return self._below_average(candidates) if isinstance(candidates, SubsetView) else self._cache.get(candidates)
 
     def _reported_averages(self, brokers: Sequence[str]) -> Floats:
         return np.array([self._averages.get(broker, np.nan) for broker in brokers], float)
 
-    def _eligible_brokers(self, candidates: Sequence[str]) -> Sequence[str]:
+    def _below_average(self, candidates: Sequence[str]) -> Sequence[str]:
         return candidates_below_average(candidates, candidate_values(candidates, self._of_each), self._difference)
 
 

@@ -153,7 +153,7 @@ def demand(brokers: BrokerColumns, cost: Cost, rates: Rates, owner: Ints, factor
     into, out = offered.msg_throughput_in * KBIT_PER_BYTE, offered.msg_throughput_out * KBIT_PER_BYTE
     served = np.minimum.reduce([_share_met(room, wanted), _share_met(brokers.nic, into), _share_met(brokers.nic, out)])
     return Demand(
-        traffic=offered.scale(served),
+        traffic=offered.scaled(served),
         cpu=np.minimum(wanted * served + extra_cpu, brokers.cpu_limit),
         bandwidth_in=into * served,
         bandwidth_out=out * served,

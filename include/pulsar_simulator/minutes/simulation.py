@@ -161,7 +161,7 @@ class Simulation:
         self.down = self._down.copy()
         if self._landed or self._due or not self.alive.all():
             self.down[(self.owner == NOBODY) | ~self.alive[self.owner]] = MINUTE_SECONDS
-            offered = offered.scale(1 - self.down / MINUTE_SECONDS)
+            offered = offered.scaled(1 - self.down / MINUTE_SECONDS)
         extra = np.where(self.alive, spec.brokers.base_cpu, 0.0)
         columns = spec.workload.bundles
         if rules.busy_cpu:
@@ -174,4 +174,4 @@ class Simulation:
             if spike.minute <= self.minute < spike.minute + spike.minutes:
                 extra[spike.broker] += spike.cpu
         truth = demand(spec.brokers, rules.cost, offered, self.owner, columns.cost, extra)
-        return truth, offered if truth.served_share.min() == 1 else offered.scale(truth.served_share[self.owner])
+        return truth, offered if truth.served_share.min() == 1 else offered.scaled(truth.served_share[self.owner])

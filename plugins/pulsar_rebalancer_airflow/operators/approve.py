@@ -19,7 +19,7 @@ from pulsar_rebalancer.storage.documents import ClusterStorage
 from pulsar_rebalancer.storage.path import StoragePath
 from pulsar_rebalancer.texts import one_line
 from pulsar_rebalancer_airflow.notifications import send_order_metrics
-from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, hold_refusal, is_retry, new_run_id, roll_refusal
+from pulsar_rebalancer_airflow.operators.bases import HandOverOperator, is_retry, new_run_id, plan_refusal, roll_refusal
 from pulsar_rebalancer_airflow.options import APPLY_DAG, fail_unless_temporary
 from pulsar_rebalancer_airflow.state_store import StateStore, state_asset
 
@@ -141,7 +141,7 @@ class ApproveOperator(ApprovalOperator):
 
     def _answer_refusal(self, context: Context, store: StateStore, event: dict[str, Any]) -> PlanError | None:
         question = store.get(Question)
-        refusal = hold_refusal(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
+        refusal = plan_refusal(context, self.entry, store, datetime.now(UTC)) or roll_refusal(store, question.plan_id)
         if refusal is None and self.entry.settings.two_people:
             refusal = second_person_refusal(self._plan_to_approve(question)[1].requested_by, _user_names(event))
         return refusal
@@ -163,7 +163,7 @@ class CarryOutApprovedOperator(HandOverOperator):
             answer = next(noted, None)
             if answer is None:
                 raise PlanError(Reason.NO_USER, f"run {asked_by} asked for approval, but no approval is recorded")
-            refusal = hold_refusal(context, self.entry, store, datetime.now(UTC))
+            refusal = plan_refusal(context, self.entry, store, datetime.now(UTC))
             if refusal := refusal or roll_refusal(store, answer.question.plan_id):
                 raise refusal
             self.trigger_run_id, self.conf = answer.carried_out_by, {"plan": answer.question.hash}

@@ -97,7 +97,7 @@ class HandOverOperator(TriggerDagRunOperator):
         self.storage = ClusterStorage(root, entry.name)
 
 
-def hold_refusal(
+def plan_refusal(
     context: Context, entry: ClusterEntry, store: StateStore, now: datetime, *, may_wait: bool = False
 ) -> PlanError | None:
     """Return why no plan is handed over now; None if plans are handed over.

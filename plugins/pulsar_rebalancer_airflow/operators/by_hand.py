@@ -44,8 +44,8 @@ from pulsar_rebalancer_airflow.notifications import send_order_metrics
 from pulsar_rebalancer_airflow.operators.bases import (
     HandOverOperator,
     cancelled_runs,
-    hold_refusal,
     new_run_id,
+    plan_refusal,
     refuse_cleared_task,
     refuse_while_plan_waits,
     requesting_user,
@@ -180,7 +180,7 @@ class CarryOutOperator(HandOverOperator):
                 return
             entry, request = self._shown_plan(store, form, now)
             drains = request.action is Action.DRAIN
-            if refusal := hold_refusal(context, self.entry, store, now, may_wait=drains):
+            if refusal := plan_refusal(context, self.entry, store, now, may_wait=drains):
                 raise refusal
             require_second_person(self.entry.settings, entry.by, by, asks_second_person=not drains)
             handed = HandedOverPlan(plan=entry, run_id=context["dag_run"].run_id, at=now, by=by)

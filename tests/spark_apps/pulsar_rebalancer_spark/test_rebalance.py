@@ -310,4 +310,4 @@ def test_a_plan_outlives_killed_executors_on_two_workers(spark, tmp_path):
     assert re.search(r"Starting task \d+\.1 in stage", errors)
     assert plan.Summary.read(run) == here, errors[-2000:]
     assert f"{here.bundles_taken:,} bundles to move" in output
-    assert f"plan {run.name} {here.hash[:16]}" in output
+    assert f"plan {run.name} (hash {here.hash[:16]})" in output

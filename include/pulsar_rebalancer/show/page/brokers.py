@@ -169,7 +169,7 @@ def _pair_view(row: Row, settings: Settings, seconds_per_sample: float, seconds_
     thresholds = safe_profile_of(settings).thresholds(settings) if counts else {}
     hits = {kind: HitsView(have=row[f"{kind}_hits"] or 0, need=limit.hits) for kind, limit in thresholds.items()}
     band = _reached_band(gap, thresholds)
-    missing = None if row["fired"] else _needed_hits(hits, band)
+    missing = None if row["fired"] else _remaining_hits(hits, band)
     seconds = None if missing is None else round(missing * seconds_per_sample + seconds_to_act, 1)
     return PairView(
         number=row["pair"] if row["pair"] is not None else -1,
@@ -199,7 +199,7 @@ def _reached_band(gap: float | None, thresholds: Mapping[str, Threshold]) -> str
     return reached[-1] if reached else "calm"
 
 
-def _needed_hits(hits: Mapping[str, HitsView], band: str) -> int | None:
+def _remaining_hits(hits: Mapping[str, HitsView], band: str) -> int | None:
     """Return the hits until the pair fires if the gap stays, one for each sample; None if it would not fire."""
     if band == "calm":
         return None

@@ -43,7 +43,7 @@ LOWER_MARGIN = 0.5
 
 def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     usage = sample.usage_by_broker()
-    averages = _loads(sample, state.loads, usage)
+    averages = _averages(sample, state.loads, usage)
     mean = _mean_load(averages)
     decisions: dict[int, Decision] = {}
     moves: list[CandidateMove] = []
@@ -56,7 +56,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     sentence = _above_bound_text(sample, averages, mean)
     if averages and sample.settings.lower_boundary and not any(move.is_taken for move in moves):
         # Pulsar adds the sample to the averages a second time here.
-        averages = _loads(sample, averages, usage)
+        averages = _averages(sample, averages, usage)
         replaced, walked, below = _shed_below_bound(sample, in_order, averages)
         if replaced is not None and replaced.pair is not None:
             decisions[replaced.pair] = replaced
@@ -67,7 +67,7 @@ def shed(sample: ClusterSample, state: ShedderState) -> SheddingResult:
     return SheddingResult([*decisions.values(), *left_out_decisions(sample)], moves, after, sentence)
 
 
-def _loads(sample: ClusterSample, old_averages: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
+def _averages(sample: ClusterSample, old_averages: Mapping[str, float], usage: Mapping[str, float]) -> dict[str, float]:
     return {broker: smooth(old_averages.get(broker), load, sample.settings) for broker, load in usage.items()}
 
 

@@ -91,16 +91,16 @@ def all_spoiled(column, value, brokers=3, **settings):
 @pytest.mark.parametrize(
     ("sample", "expected"),
     [
-        (few(1), {"too_few_brokers": "1 of 1 remain"}),
-        (few(0), {"too_few_brokers": "0 of 0 remain"}),
-        (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3 remain; left out: 2 excluded"}),
+        (few(1), {"too_few_brokers": "1 of 1 usable"}),
+        (few(0), {"too_few_brokers": "0 of 0 usable"}),
+        (few(excluded_brokers=[FIRST, SECOND]), {"too_few_brokers": "1 of 3 usable; left out: 2 excluded"}),
         (
             all_spoiled("report_age_seconds", 9000.0, 2),
-            {"too_few_brokers": "1 of 3 remain; left out: 2 with an outdated or future report"},
+            {"too_few_brokers": "1 of 3 usable; left out: 2 with an outdated or future report"},
         ),
         (
             all_spoiled("host_samples", 0.0, host_usage_interval_minutes=2),
-            {"too_few_brokers": "0 of 3 remain; left out: 3 just started; just-started brokers join after 4 min"},
+            {"too_few_brokers": "0 of 3 usable; left out: 3 just started; just-started brokers join after 4 min"},
         ),
         (
             many({"cpu_usage": None}),
@@ -110,7 +110,7 @@ def all_spoiled(column, value, brokers=3, **settings):
             all_spoiled("bundles.msg_rate_in", -1.0, max_quarantined_brokers=2),
             {
                 "too_many_quarantined": "3 brokers quarantined, limit 2; left out: 3 with doubtful traffic",
-                "too_few_brokers": "0 of 3 remain; left out: 3 with doubtful traffic",
+                "too_few_brokers": "0 of 3 usable; left out: 3 with doubtful traffic",
             },
         ),
     ],
