@@ -30,7 +30,7 @@ def test_the_password_is_for_a_server_that_was_started_here(monkeypatch, tmp_pat
         threading.Thread(target=stranger.serve_forever, daemon=True).start()
         home = AirflowHome(tmp_path / "home", cluster_settings={}, connections={}, port=stranger.server_port)
         home.prepare(keep_data=False)
-        with pytest.raises(MakeRunError, match=f"another program uses Airflow's port {stranger.server_port}"):
+        with pytest.raises(MakeRunError, match=f"another program took port {stranger.server_port}"):
             LocalAirflow(home, Processes()).get("/dags")
         stranger.shutdown()
     assert asked_for == ["GET /api/v2/dags"]
