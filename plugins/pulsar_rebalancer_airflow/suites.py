@@ -19,6 +19,7 @@ from airflow.sdk.configuration import conf
 
 from pulsar_rebalancer.decide.validation import (
     KEYS,
+    Expectation,
     Result,
     load_suite,
     make_validation,
@@ -181,23 +182,29 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, parameters: Mapping
     import great_expectations as gx
 
     _silence_loggers()  # again, because some of its loggers set their own level when created
-    suite = load_suite(folder, name)
-    detail = {column for expectation in suite["expectations"] for column in expectation["meta"].get("detail", ())}
+    expectations = load_suite(folder, name)["expectations"]
     context = gx.get_context(mode="ephemeral")
     context.enable_analytics(False)
     context.variables.progress_bars = {"globally": False}
     batch = context.data_sources.add_pandas("run").add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
-    outcome = batch.get_batch({"dataframe": frame}).validate(
-        gx.ExpectationSuite(**suite),
-        expectation_parameters=dict(parameters),
-        result_format={"result_format": "COMPLETE", "unexpected_index_column_names": [KEYS[name], *sorted(detail)]},
-    )
-    results: list[Result] = outcome.to_json_dict()["results"]
-    if len(results) != len(suite["expectations"]):
-        raise ValueError(f"the suite has {len(suite['expectations'])} expectations but gave {len(results)} results")
-    for result, said in zip(results, outcome.results, strict=True):
-        result["wording"] = _safe_wording(said)
-    return sorted(results, key=lambda result: int(result["expectation_config"]["meta"]["position"]))
+
+    def judge(expectations: list[Expectation], **result_format: Any) -> dict[int, Any]:
+        judged = batch.get_batch({"dataframe": frame}).validate(
+            gx.ExpectationSuite(name=name, expectations=expectations),
+            expectation_parameters=dict(parameters),
+            result_format=result_format,
+        )
+        return {int(result.expectation_config.meta["position"]): result for result in judged.results}
+
+    judged = judge(expectations, result_format="BASIC")
+    if len(judged) != len(expectations):
+        raise ValueError(f"the suite has {len(expectations)} expectations but gave {len(judged)} results")
+    # Finding rows takes half as long again, and most samples meet all expectations.
+    if missed := [expectations[position] for position, result in judged.items() if not result.success]:
+        detail = {column for expectation in expectations for column in expectation["meta"].get("detail", ())}
+        shown = [KEYS[name], *sorted(detail)]
+        judged |= judge(missed, result_format="COMPLETE", unexpected_index_column_names=shown)
+    return [judged[at].to_json_dict() | {"wording": _safe_wording(judged[at])} for at in sorted(judged)]
 
 
 def _safe_wording(result: Any) -> dict[str, str]:
