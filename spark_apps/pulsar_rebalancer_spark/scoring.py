@@ -19,17 +19,18 @@ def scored_brokers(brokers: DataFrame, rules: DataFrame) -> DataFrame:
         brokers: rows of the brokers table, of one cluster or of many, without those that are left out.
         rules: one row per cluster (`rebalance.RULES`).
     """
-    weighted = (_percent_column(name) * F.col(f"{name}_weight") for name in SCORED)
+    # Arrays over the resources: an expression per resource would be five times as many calls from Python to Java.
+    usages, limits, weights = (F.array(*(f"{name}_{of}" for name in SCORED)) for of in ("usage", "limit", "weight"))
+    weighted = F.zip_with(F.zip_with(usages, limits, _percent), weights, lambda percent, weight: percent * weight)
     # Pulsar divides by 100 and multiplies again: the last digit depends on both steps.
-    score = F.greatest(*weighted) / 100 * 100
+    score = F.array_max(weighted) / 100 * 100
     pool = F.coalesce("reserved_by", F.lit(""))
     found = brokers.join(rules, "cluster")
     return found.select(*rules.columns, "broker", pool.alias("pool"), score.alias("score"))
 
 
-def _percent_column(resource: str) -> Column:
+def _percent(usage: Column, limit: Column) -> Column:
     """Return the usage in percent of its limit; 0 if either is unknown (ResourceUsage.percentUsage)."""
-    usage, limit = F.col(f"{resource}_usage"), F.col(f"{resource}_limit")
     known = usage.isNotNull() & limit.isNotNull() & (_float32(limit) > 0)
     # A quotient or product of two floats, computed in double precision and rounded, equals 32-bit arithmetic.
     return F.when(known, _float32(_float32(_float32(usage) / _float32(limit)) * 100)).otherwise(0.0)
