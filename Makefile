@@ -19,6 +19,8 @@ run: setup ## balance a simulated cluster; ONCE=1 exits when balanced; STRATEGY=
 
 # Files run in the order given: testpaths has the longest first; within a folder they run by name.
 BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# One more than cores: these tests often wait for other processes.
+BY_THREE := $(BY_TWO:2=3)
 
 test: setup ## run unit tests, Spark, DAGs in one process, the page in Chromium and one `make run`; TESTS=tests/include runs only those
 	@$(PYTHON_BIN) -m pytest $(or $(TESTS),$(BY_TWO))
@@ -29,14 +31,14 @@ SYSTEM = $(LONGEST) $(filter-out $(LONGEST) $(SKIP),$(wildcard tests/integration
 	tests/deployment tests/project tests/spark_apps tests/dags
 
 test-system: setup ## run what needs Airflow's own processes, minutes, or ratios of time; PICTURES=1 takes the pictures of the page
-	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(BY_TWO) $(SYSTEM))
+	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(BY_THREE) $(SYSTEM))
 
 # The longest two first. Throttled brokers that are balanced run by run need the whole machine, so they run last.
 BALANCED := tests/pulsar/test_rebalance.py
 REAL_FIRST := tests/pulsar/test_by_hand.py tests/pulsar/test_strategies.py
 
 test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
-	@$(PYTHON_BIN) -m pytest $(BY_TWO) $(REAL_FIRST) $(filter-out $(REAL_FIRST) $(BALANCED),$(wildcard tests/pulsar/test_*.py))
+	@$(PYTHON_BIN) -m pytest $(BY_THREE) $(REAL_FIRST) $(filter-out $(REAL_FIRST) $(BALANCED),$(wildcard tests/pulsar/test_*.py))
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
 
 mutants: setup ## put small faults into the code that decides and moves, list those that no test notices; SUBJECT=gate tries one part

@@ -83,8 +83,8 @@ def test_hits_are_counted_then_half_the_difference_moves_until_there_is_nothing_
             set_quotas(cluster)
             # Airflow starts while the brokers take their first host sample.
             with rebalancer(cluster, tmp_path / "airflow", SETTINGS) as airflow:
-                await_quotas(admin)
                 rate = rate_for_gap(cluster)
+                await_quotas(admin)
                 load.change(dict.fromkeys(tried, rate))
                 # The first sample is also of the time before; it counts as a hit at most.
                 await_host_samples(admin, 1)
