@@ -15,7 +15,7 @@ from tests.pulsar.rebalancing import DAG_ID, Run, assert_carried_out, load_broke
 from tests.pulsar.simulated import Course, bundles_of, misses, predicted, scores_of
 from tests.pulsar.throttling import QUOTA_US, await_host_samples, await_quotas, await_two_samples, set_quotas
 
-from pulsar_rebalancer_airflow.embedded.local_airflow import DagRun, LocalAirflow
+from pulsar_rebalancer_airflow.embedded.local_airflow import LocalAirflow
 
 HELD = (11, 5, 0)
 """Bundles of each broker at first: half the difference is five and a half bundles. Five leave, then none fits."""
@@ -42,17 +42,13 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def run_of(airflow: LocalAirflow, run: DagRun) -> Run:
-    tasks = {task["task_id"]: task["state"] for task in airflow.tasks(DAG_ID, run["dag_run_id"])}
-    return Run(run["state"], tasks, airflow.xcom(DAG_ID, run["dag_run_id"], "collect"))
-
-
 def next_run(airflow: LocalAirflow, seen: list[str]) -> Run:
     """Return the next scheduled run, once it has ended."""
     for run in airflow.ended_runs(DAG_ID):
         if run["dag_run_id"] not in seen:
             seen.append(run["dag_run_id"])
-            return run_of(airflow, run)
+            tasks = {task["task_id"]: task["state"] for task in airflow.tasks(DAG_ID, run["dag_run_id"])}
+            return Run(run["state"], tasks, airflow.xcom(DAG_ID, run["dag_run_id"], "collect"))
     raise AssertionError("the stream of runs ended")
 
 
