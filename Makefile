@@ -38,7 +38,7 @@ BALANCED := tests/pulsar/test_rebalance.py
 REAL_FIRST := tests/pulsar/test_by_hand.py tests/pulsar/test_strategies.py
 
 test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
-	@$(PYTHON_BIN) -m pytest $(BY_THREE) $(REAL_FIRST) $(filter-out $(REAL_FIRST) $(BALANCED),$(wildcard tests/pulsar/test_*.py))
+	@$(PYTHON_BIN) -m pytest $(BY_TWO) $(REAL_FIRST) $(filter-out $(REAL_FIRST) $(BALANCED),$(wildcard tests/pulsar/test_*.py))
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
 
 mutants: setup ## put small faults into the code that decides and moves, list those that no test notices; SUBJECT=gate tries one part
