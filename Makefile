@@ -25,7 +25,7 @@ BY_THREE := $(BY_TWO:2=3)
 test: setup ## run unit tests, Spark, DAGs in one process, the page in Chromium and one `make run`; TESTS=tests/include runs only those
 	@$(PYTHON_BIN) -m pytest $(or $(TESTS),$(BY_TWO))
 
-# The longest files first, lest one worker works on them alone at the end; SKIP leaves files out.
+# The longest files first, so that all workers end at about the same time; SKIP leaves files out.
 LONGEST := tests/integration/test_schedule_goes_on.py tests/integration/test_roll.py
 SYSTEM = $(LONGEST) $(filter-out $(LONGEST) $(SKIP),$(wildcard tests/integration/test_*.py)) \
 	tests/deployment tests/project tests/spark_apps tests/dags
