@@ -189,17 +189,17 @@ def _run_suite(name: str, frame: pd.DataFrame, folder: Path, parameters: Mapping
     batch = context.data_sources.add_pandas("run").add_dataframe_asset(name).add_batch_definition_whole_dataframe(name)
 
     def judge(expectations: list[Expectation], **result_format: Any) -> dict[int, Any]:
-        judged = batch.get_batch({"dataframe": frame}).validate(
+        outcome = batch.get_batch({"dataframe": frame}).validate(
             gx.ExpectationSuite(name=name, expectations=expectations),
             expectation_parameters=dict(parameters),
             result_format=result_format,
         )
-        return {int(result.expectation_config.meta["position"]): result for result in judged.results}
+        return {int(result.expectation_config.meta["position"]): result for result in outcome.results}
 
     judged = judge(expectations, result_format="BASIC")
     if len(judged) != len(expectations):
         raise ValueError(f"the suite has {len(expectations)} expectations but gave {len(judged)} results")
-    # Finding rows takes half as long again, and most samples meet all expectations.
+    # Listing rows takes half as long again as judging, and most samples meet all expectations.
     if missed := [expectations[position] for position, result in judged.items() if not result.success]:
         detail = {column for expectation in expectations for column in expectation["meta"].get("detail", ())}
         shown = [KEYS[name], *sorted(detail)]

@@ -19,8 +19,8 @@ def scored_brokers(brokers: DataFrame, rules: DataFrame) -> DataFrame:
         brokers: rows of the brokers table, of one cluster or of many, without those that are left out.
         rules: one row per cluster (`rebalance.RULES`).
     """
-    # Arrays over the resources: an expression per resource would be five times as many calls from Python to Java.
-    usages, limits, weights = (F.array(*(f"{name}_{of}" for name in SCORED)) for of in ("usage", "limit", "weight"))
+    # Arrays over the resources: an expression per resource would need more than twice as many calls to Java.
+    usages, limits, weights = (F.array(*(f"{name}_{part}" for name in SCORED)) for part in ("usage", "limit", "weight"))
     weighted = F.zip_with(F.zip_with(usages, limits, _percent), weights, lambda percent, weight: percent * weight)
     # Pulsar divides by 100 and multiplies again: the last digit depends on both steps.
     score = F.array_max(weighted) / 100 * 100
