@@ -17,28 +17,22 @@ run: setup ## balance a simulated cluster; ONCE=1 exits when balanced; STRATEGY=
 	@$(PYTHON_BIN) -m pulsar_rebalancer_airflow.embedded $(if $(ONCE),--once) $(if $(PULSAR),--pulsar "$(PULSAR)") \
 		$(if $(STRATEGY),--strategy "$(STRATEGY)") $(if $(FOLDER),--folder "$(FOLDER)")
 
-# Files run in the order given: testpaths has the longest first; within a folder they run by name.
-BY_TWO := --numprocesses 2 --dist loadfile --no-loadscope-reorder
-# One more than cores: these tests often wait for other processes.
-BY_THREE := $(BY_TWO:2=3)
+# One worker more than cores: tests often wait. Workers take whole files, in the order of tests/conftest.py.
+WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test: setup ## run unit tests, Spark, DAGs in one process, the page in Chromium and one `make run`; TESTS=tests/include runs only those
-	@$(PYTHON_BIN) -m pytest $(or $(TESTS),$(BY_TWO))
+	@$(PYTHON_BIN) -m pytest $(or $(TESTS),$(WORKERS))
 
-# The longest files first, so that all workers end at about the same time; SKIP leaves files out.
-LONGEST := tests/integration/test_schedule_goes_on.py tests/integration/test_roll.py
-SYSTEM = $(LONGEST) $(filter-out $(LONGEST) $(SKIP),$(wildcard tests/integration/test_*.py)) \
-	tests/deployment tests/project tests/spark_apps tests/dags
+SYSTEM = tests/integration tests/deployment tests/project tests/spark_apps tests/dags
 
-test-system: setup ## run what needs Airflow's own processes, minutes, or ratios of time; PICTURES=1 takes the pictures of the page
-	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(BY_THREE) $(SYSTEM))
+test-system: setup ## run what needs Airflow's own processes, minutes, or ratios of time; PICTURES=1 takes the pictures of the page; SKIP leaves files out
+	@$(if $(PICTURES),DRAW_PICTURES=1) $(PYTHON_BIN) -m pytest -m system $(or $(TESTS),$(WORKERS) $(SYSTEM) $(addprefix --ignore=,$(SKIP)))
 
-# The longest two first. Throttled brokers that are balanced run by run need the whole machine, so they run last.
+# A third worker would slow the throttled brokers of the others. Those that are balanced run by run need the whole machine.
 BALANCED := tests/pulsar/test_rebalance.py
-REAL_FIRST := tests/pulsar/test_by_hand.py tests/pulsar/test_strategies.py
 
 test-pulsar: setup ## run the same DAG on real Pulsar brokers (Linux, cgroups, Maven)
-	@$(PYTHON_BIN) -m pytest $(BY_TWO) $(REAL_FIRST) $(filter-out $(REAL_FIRST) $(BALANCED),$(wildcard tests/pulsar/test_*.py))
+	@$(PYTHON_BIN) -m pytest $(WORKERS:3=2) tests/pulsar --ignore=$(BALANCED)
 	@$(PYTHON_BIN) -m pytest $(BALANCED)
 
 mutants: setup ## put small faults into the code that decides and moves, list those that no test notices; SUBJECT=gate tries one part
@@ -85,7 +79,7 @@ test-versions: setup ## try the wheel with the lowest and the newest versions th
 	@scripts/versions.sh $(RESOLUTION)
 
 coverage: setup ## measure which lines the tests without Airflow's processes reach; TESTS=tests/include
-	@$(PYTHON_BIN) -m pytest --cov --cov-report term $(BY_TWO) $(or $(TESTS),tests/include tests/plugins tests/spark_apps tests/dags)
+	@$(PYTHON_BIN) -m pytest --cov --cov-report term $(WORKERS) $(or $(TESTS),tests/include tests/plugins tests/spark_apps tests/dags)
 
 benchmark: setup ## measure what a run costs, next to yardsticks; PART=decide measures only that part
 	@$(PYTHON_BIN) -m lab.benchmarks $(PART)

@@ -12,11 +12,11 @@ PATIENCE = 600
 """Seconds; the machine may be as busy as it likes."""
 
 
-def awaited(found: Callable[[], Found]) -> Found:
-    """What is found, as soon as it is something."""
+def awaited(found: Callable[[], Found], pause: float = 0.2) -> Found:
+    """What is found, as soon as it is something; seconds between two questions: each takes CPU of who answers."""
     limit = time.monotonic() + PATIENCE
     while not (answer := found()):
         if time.monotonic() > limit:
             pytest.fail(f"waited {PATIENCE} s in vain")
-        time.sleep(0.2)
+        time.sleep(pause)
     return answer

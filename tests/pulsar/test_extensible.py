@@ -112,7 +112,7 @@ def loaded(cluster: PulsarCluster, admin: Admin, tmp_path_factory: pytest.TempPa
     log = tmp_path_factory.mktemp("load") / "load.log"
     with Load(cluster, rates, log, batching=False) as load:
         load.start()
-        awaited(lambda: load_average(admin, 0) > 1.3 * max(load_average(admin, 1), load_average(admin, 2)))
+        awaited(lambda: load_average(admin, 0) > 1.3 * max(load_average(admin, 1), load_average(admin, 2)), pause=1)
         yield busy
 
 
@@ -193,7 +193,7 @@ def test_brokers_that_give_no_report_are_balanced_by_a_run_of_the_dag(
     """With tokens of the issuer that last some seconds."""
     with pytest.raises(httpx.HTTPStatusError, match="UnsupportedOperationException"):
         admin.load_report(0)
-    awaited(lambda: uptime_minutes(admin, 2) > 2)  # a broker without two host samples takes no part
+    awaited(lambda: uptime_minutes(admin, 2) > 2, pause=1)  # a broker without two host samples takes no part
     sent = in_all(admin, loaded)
     assert sent
     settings = SETTINGS | {"strategy": str(Strategy.TRANSFER), "interval_seconds": 86400}
@@ -293,7 +293,7 @@ def test_a_wave_outlasts_two_tokens(
     cluster: PulsarCluster, admin: Admin, issuing: TokenIssuer, loaded: dict[str, str]
 ) -> None:
     """They expire before the issuer says so: brokers refuse them in the middle, and each is replaced."""
-    awaited(lambda: len(with_clients(admin, loaded)) > 5)
+    awaited(lambda: len(with_clients(admin, loaded)) > 5, pause=1)
     owners = {bundle: admin.owner(bundle) for bundle in with_clients(admin, loaded)}
     others = {owner: next(broker for broker in cluster.broker_ids if broker != owner) for owner in owners.values()}
     moves = [

@@ -43,8 +43,8 @@ def test_equal_ranges_of_two_namespaces_reach_their_own_destinations(
             load.start()
             set_quotas(cluster)
             await_quotas(admin)
-            await_two_samples(admin)
             await_host_samples(admin, 1)
+            await_two_samples(admin)
             reason = "new brokers shall be filled"
             ended = World("forced", root).run(force=reason, force_threshold=FORCE_THRESHOLD)
             run = Run(ended.state, ended.states, ended.xcom("collect"))

@@ -18,6 +18,7 @@ from tests.patience import awaited
 from tests.pulsar.admin import Admin, topics_in_bundles
 from tests.pulsar.cluster import PulsarCluster
 from tests.pulsar.conftest import ClusterFactory
+from tests.pulsar.distribution import Distribution
 from tests.pulsar.java import CLUSTER_NAME
 from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import load_broker_zero
@@ -98,7 +99,7 @@ class World:
                 namespace, _, bundle_range = bundle.rpartition("/")
                 self.admin.move(namespace, bundle_range, topic, 0)
         self.await_reports_of_owners()
-        awaited(lambda: self.sampled or self.broker_zero_is_busy())
+        awaited(lambda: self.sampled or self.broker_zero_is_busy(), pause=1)
 
     def broker_zero_is_busy(self) -> bool:
         """The last sample of the processor, taken once a minute, is of broker 0 under load and of idle others."""
@@ -121,17 +122,17 @@ class World:
             heard.update(reported)
             return reported <= owned <= heard
 
-        awaited(heard_all)
+        awaited(heard_all, pause=1)
 
 
-@pytest.fixture(scope="module", params=["pulsar_424", "pulsar_501"])
+@pytest.fixture(scope="module")
 def world(
-    request: pytest.FixtureRequest,
+    pulsar_501: Distribution,
     module_clusters: ClusterFactory,
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[World]:
-    cluster = module_clusters(request.getfixturevalue(request.param), cgroups=True, own_hosts=True)
+    cluster = module_clusters(pulsar_501, cgroups=True, own_hosts=True)
     folder: Path = tmp_path_factory.mktemp("strategies")
     with Admin(cluster) as admin:
         topics = load_broker_zero(admin, [FREE, ISOLATED, *SPREAD], 4)

@@ -18,20 +18,21 @@ def set_quotas(cluster: PulsarCluster) -> None:
 def await_quotas(admin: Admin) -> None:
     """Wait until every broker has seen its quota in a host sample of its own."""
     limit = QUOTA_US / 1000
-    awaited(lambda: all(admin.load_report(broker)["cpu"]["limit"] == limit for broker in range(3)))
+    awaited(lambda: all(admin.load_report(broker)["cpu"]["limit"] == limit for broker in range(3)), pause=1)
 
 
 def await_host_samples(admin: Admin, count: int) -> None:
-    """Wait until broker 0 has taken further host samples: its CPU value is new once a minute."""
-    seen: list[float] = []
+    """Wait until every broker has taken further host samples: its CPU value is new once a minute."""
+    seen: list[list[float]] = [[], [], []]
 
     def enough() -> bool:
-        usage = admin.load_report(0)["cpu"]["usage"]
-        if not seen or usage != seen[-1]:
-            seen.append(usage)
-        return len(seen) > count
+        for broker, values in enumerate(seen):
+            usage = admin.load_report(broker)["cpu"]["usage"]
+            if not values or usage != values[-1]:
+                values.append(usage)
+        return min(map(len, seen)) > count
 
-    awaited(enough)
+    awaited(enough, pause=1)
 
 
 def await_two_samples(admin: Admin) -> None:
