@@ -2,7 +2,6 @@ import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
 # isort: split
 
-
 from collections.abc import Iterator
 
 import pytest

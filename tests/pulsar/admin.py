@@ -82,9 +82,7 @@ class Admin:
                     raise
                 time.sleep(0.1)
             else:
-                break
-        url = answer["httpUrlTls" if self._cluster.ca_file else "httpUrl"]
-        return self._by_url[url]
+                return self._by_url[answer["httpUrlTls" if self._cluster.ca_file else "httpUrl"]]
 
     def owner(self, bundle: str) -> str:
         """The id of the broker that owns ``tenant/namespace/0x…_0x…``, as it says itself: others redirect to it.

@@ -6,8 +6,6 @@ that serves the drain.
 
 import tests.airflow_home  # noqa: F401 - before anything of Airflow
 
-from pulsar_rebalancer.reasons import Reason
-
 # isort: split
 
 from pathlib import Path
@@ -25,6 +23,7 @@ from tests.pulsar.load import Load
 from tests.pulsar.rebalancing import connection, load_broker_zero
 
 from pulsar_rebalancer.carry_out.move_history import WaveHistory
+from pulsar_rebalancer.reasons import Reason
 from pulsar_rebalancer.run.outcome import Outcome as Written
 from pulsar_rebalancer.run.plan import Summary, read_moves
 

@@ -23,13 +23,11 @@ def await_quotas(admin: Admin) -> None:
 
 def await_host_samples(admin: Admin, count: int) -> None:
     """Wait until every broker has taken further host samples: its CPU value is new once a minute."""
-    seen: list[list[float]] = [[], [], []]
+    seen: list[set[float]] = [set(), set(), set()]
 
     def enough() -> bool:
         for broker, values in enumerate(seen):
-            usage = admin.load_report(broker)["cpu"]["usage"]
-            if not values or usage != values[-1]:
-                values.append(usage)
+            values.add(admin.load_report(broker)["cpu"]["usage"])
         return min(map(len, seen)) > count
 
     awaited(enough, pause=1)

@@ -131,6 +131,13 @@ def test_a_moved_bundle_takes_the_cpu_that_goes_up_and_down_with_its_messages(tm
     assert found.score_ranges[60] == pytest.approx(28, abs=1e-4)
 
 
+def test_a_bundle_costs_at_least_a_twentieth_of_the_mean(tmp_path: Path) -> None:
+    # Its broker's CPU falls when it has more messages.
+    fewer, more = (Run({A: cpu, B: 20}, {A: {FOUR[0]: rate}, B: {}}) for cpu, rate in ((60, 100), (20, 300)))
+    found = outcome(recorded(tmp_path, {at: (fewer, more)[at // 5 % 2] for at in range(60)}), "first_bundle_to_b")
+    assert found.score_ranges[1] == pytest.approx(60 - 20 - 2 * 0.05 * 100 * (60 + 20 + 20 + 20) / (100 + 300))
+
+
 def test_a_strategy_sees_none_where_brokers_measured_nothing(tmp_path: Path) -> None:
     assert outcome(recorded(tmp_path, {0: HOT}), "without_memory").moved_count == 1
 
