@@ -36,9 +36,6 @@ class Admin:
         """One request, followed over redirects with the token sent again on every hop.
 
         HTTP clients drop the token when the port changes, and brokers redirect to each other's ports.
-
-        Raises:
-            httpx.HTTPStatusError: when the last answer is an error, with its body.
         """
         url = httpx.URL(self._cluster.web_url(self._broker if broker is None else broker) + path, params=params)
         for _ in range(5):
@@ -114,19 +111,10 @@ class Admin:
         )
 
     def move(self, namespace: str, bundle_range: str, topic: str, destination: int) -> None:
-        """Unload one bundle until the destination owns it.
+        """Unload one bundle, of which `topic` is looked up, until the destination owns it; five times at most.
 
         Under load a second lookup can reach the leader after the first has used the destination up, and the bundle
         strays to another broker: seen once in eight moves of brokers short of CPU.
-
-        Args:
-            namespace: ``tenant/namespace``.
-            bundle_range: ``0x…_0x…``.
-            topic: a topic of that bundle, to look up.
-            destination: number of the broker that shall own it.
-
-        Raises:
-            RuntimeError: when the bundle strays five times.
         """
         owner = self.look_up(topic)
         for _ in range(5):

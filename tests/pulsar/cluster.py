@@ -35,7 +35,6 @@ class PulsarCluster:
         distribution: the Pulsar version to run.
         others: brokers of other versions, by number.
         run_dir: empty or absent folder for configuration, data and logs; the logs stay there.
-        brokers: how many brokers.
         cgroups: give every broker a control group of its own (needs root).
         auth: JSON web tokens for everybody; `admin_token` is the super-user's.
         tls: TLS ports beside the plain ones; `web_url` and `service_url` are then the TLS ones. A broker's id keeps

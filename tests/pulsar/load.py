@@ -33,7 +33,6 @@ class Load:
     """Producers that send until told to stop. Use it as a context manager: leaving it ends the process.
 
     Args:
-        cluster: a started cluster; tokens and authority are taken from it.
         rates: messages per second by topic.
         log: file for what the client complains about.
         batching: unbatched messages cost the broker far more CPU.
