@@ -2,7 +2,7 @@
 
 import pytest
 
-FIRST = ["integration/test_schedule_goes_on", "integration/test_roll", "integration/test_approve", "test_embedded"]
+FIRST = [f"integration/test_{name}" for name in ("schedule_goes_on", "roll", "approve", "embedded")]
 # These mostly wait: one worker runs them while the others need the processor.
 FIRST += ["pulsar_rebalancer/carry_out/", "pulsar_rebalancer/pulsar/", "pulsar_rebalancer_airflow/operators/"]
 FIRST += [f"pulsar/test_{name}" for name in ("forced_balance", "strategies", "by_hand", "extensible")]

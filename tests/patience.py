@@ -13,7 +13,7 @@ PATIENCE = 600
 
 
 def awaited(found: Callable[[], Found], pause: float = 0.2) -> Found:
-    """What is found, as soon as it is something; seconds between two questions: each takes CPU of who answers."""
+    """What is found, as soon as it is something; `pause`, in seconds, spares brokers that have little CPU."""
     limit = time.monotonic() + PATIENCE
     while not (answer := found()):
         if time.monotonic() > limit:

@@ -111,10 +111,10 @@ class Admin:
         )
 
     def move(self, namespace: str, bundle_range: str, topic: str, destination: int) -> None:
-        """Unload one bundle, of which `topic` is looked up, until the destination owns it; five times at most.
+        """Unload one bundle, of which `topic` is looked up, until the destination owns it.
 
         Under load a second lookup can reach the leader after the first has used the destination up, and the bundle
-        strays to another broker: seen once in eight moves of brokers short of CPU.
+        strays to another broker: seen once in eight moves of brokers short of CPU. RuntimeError after five times.
         """
         owner = self.look_up(topic)
         for _ in range(5):
